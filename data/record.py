@@ -18,9 +18,9 @@ from seqtune.kernels.resource_usage import ResourceUsage
 
 VERIFIED = "verify"  # Record.run of a verification
 COMPARED = ("final", "contest")  # runs that measure configurations together, in interleaved rounds
-# Record.stage of a verification: a configuration timed alone in its first build, alone in a second build, or in rounds
-# with the default, newly built in each batch.
-ALONE, REBUILT, TOGETHER = "alone", "rebuilt", "together"
+# Record.stage of a verification: a configuration timed alone in its first build, so with a hopeless time, alone in a
+# second build and still hopeless, or in rounds with the default, newly built in each batch.
+ALONE, HOPELESS, REBUILT, TOGETHER = "alone", "hopeless", "rebuilt", "together"
 
 
 class Status(StrEnum):
@@ -116,7 +116,7 @@ class Record:
     host: str = ""
     machine: str = ""  # Device.fingerprint; empty if it was not recorded
     session: str = ""  # equal for records that were measured in one verification
-    stage: str = ""  # of its session: ALONE, REBUILT or TOGETHER in a verification
+    stage: str = ""  # of its session: ALONE, HOPELESS, REBUILT or TOGETHER in a verification
     budget: float = 0.0  # of its session, seconds
     loaded: bool = False  # whether other work used much of the machine during the session
 
@@ -137,7 +137,8 @@ class Record:
 
         No model learns from such a time: an unlucky build or another process may be the cause.
         """
-        return self.run == VERIFIED and self.stage == ALONE and self.measurement.status is Status.CORRECT
+        return (self.run == VERIFIED and self.stage in (ALONE, HOPELESS)
+                and self.measurement.status is Status.CORRECT)
 
     @property
     def identity(self) -> tuple[str, str, str, int, str, str, str]:

@@ -17,7 +17,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from ..record import ALONE, VERIFIED, Measurement, Record, Status
+from ..record import ALONE, HOPELESS, VERIFIED, Measurement, Record, Status
 
 CORRECT = Status.CORRECT.value
 STATUSES = {status.value: status for status in Status}
@@ -94,7 +94,7 @@ class JournalBatch:
     @property
     def rest_on_one_build(self) -> list[bool]:
         """`Record.rests_on_one_build` of every row."""
-        return [run == VERIFIED and stage == ALONE and status == CORRECT
+        return [run == VERIFIED and stage in (ALONE, HOPELESS) and status == CORRECT
                 for run, stage, status in zip(self.runs, self.stages, self.statuses, strict=True)]
 
     def where(self, keep: Sequence[bool]) -> JournalBatch:

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import ALONE, REBUILT, TOGETHER, VERIFIED, Measurement, Record, Status
+from seqtune.data.record import ALONE, HOPELESS, REBUILT, TOGETHER, VERIFIED, Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from .verification import HOPELESS, StandIns, Verdict, decide
+from .verification import StandIns, Verdict, decide, hopeless_among
 
 
 def store_verdict(journal: Journal, problem: Problem, device: Device, versions: Mapping[str, int], verdict: Verdict,
@@ -24,7 +24,8 @@ def store_verdict(journal: Journal, problem: Problem, device: Device, versions: 
     """
     journal.add_device(device)
     session, when, host = uuid.uuid4().hex, time.time(), platform.node()
-    stages = {**dict.fromkeys(verdict.rebuilt, REBUILT), **dict.fromkeys(verdict.paired, TOGETHER)}
+    stages = {configuration: REBUILT if configuration in verdict.rebuilt else HOPELESS
+              for configuration in verdict.hopeless} | dict.fromkeys(verdict.paired, TOGETHER)
     for configuration, measurement in verdict.measurements.items():
         journal.add(Record(
             problem, device.key, versions[configuration.kernel], configuration, device.toolchain, measurement, when,
@@ -38,7 +39,8 @@ def find_verdict(journal: Journal, problem: Problem, device: Device, versions: M
 
     The session must be of this host and machine, of the current toolchain and kernel versions, and of a budget of at
     least `seconds`. A session with more candidates also answers for fewer, if it compared them: a candidate that was
-    timed alone must have failed or be hopeless among these candidates, not only among those of the session. A session
+    timed alone must have failed or be hopeless among these candidates, not only among those of the session. For the
+    session's own candidates its stage one has decided that, though the best time may differ in the rounds. A session
     under heavy load answers nothing: on a quiet machine another measurement says more. Where the default failed, the
     session must have measured the first of `stand_ins()` that runs.
     """
@@ -75,7 +77,9 @@ def _verdict(records: Sequence[Record], wanted: Sequence[Configuration], default
                 default = stand_in
                 break
     paired = {record.configuration for record in records if record.stage == TOGETHER}
-    if not _needs_rounds(measurements, default) <= paired:
+    settled = {record.configuration for record in records if record.stage in (HOPELESS, REBUILT)
+               } if stored.keys() == measurements.keys() else set()
+    if not _needs_rounds(measurements, default) <= paired | settled:
         return None
     return decide(measurements, default, paired)
 
@@ -85,9 +89,8 @@ def _needs_rounds(measurements: Mapping[Configuration, Measurement], default: Co
 
     The set is empty if there is nothing to compare: the default failed, or every candidate failed or is hopeless.
     """
-    best = min(measurement.seconds for measurement in measurements.values())
     promising = {configuration for configuration, measurement in measurements.items()
-                 if measurement.status is Status.CORRECT and measurement.seconds <= HOPELESS * best} - {default}
+                 if measurement.status is Status.CORRECT} - {default, *hopeless_among(measurements, default)}
     if not promising or measurements[default].status is not Status.CORRECT:
         return set()
     return {default, *promising}

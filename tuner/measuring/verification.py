@@ -77,6 +77,7 @@ class Verdict:
     significant: bool  # whether the winner is significantly faster than the default
     paired: tuple[Configuration, ...] = ()  # the configurations whose samples are paired, round by round
     loaded: bool = False  # whether other work had much of the machine meanwhile
+    hopeless: tuple[Configuration, ...] = ()  # the candidates that stage one dropped for their times
     rebuilt: tuple[Configuration, ...] = ()  # the candidates that were timed alone in two builds
 
     @property
@@ -127,10 +128,9 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     measurements = _alone(measurer, problem, distinct, options, deadline, least, progress)
     default = _stand_in(measurer, problem, default, stand_ins, measurements, options, deadline)
     rebuilt = _rebuild_hopeless(measurer, problem, default, measurements, options, deadline)
-    best = min(measurement.seconds for measurement in measurements.values())
+    hopeless = hopeless_among(measurements, default)
     finalists = [configuration for configuration, measurement in measurements.items()
-                 if measurement.status is Status.CORRECT
-                 and (configuration == default or measurement.seconds <= HOPELESS * best)]
+                 if measurement.status is Status.CORRECT and configuration not in hopeless]
     cost = {configuration: max(1.5 * options.sample_seconds, 2 * median(measurements[configuration].samples))
             for configuration in finalists}  # each sample is warmed up by a launch
     finalists = affordable(cost, default, deadline.left)
@@ -167,7 +167,7 @@ def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configurat
     for configuration in paired:
         samples = tuple(sample for batch in batches for sample in batch[configuration][:rounds])
         measurements[configuration] = replace(measurements[configuration], samples=samples)
-    return replace(decide(measurements, default, paired, meter.load().heavy), rebuilt=rebuilt)
+    return replace(decide(measurements, default, paired, meter.load().heavy), hopeless=hopeless, rebuilt=rebuilt)
 
 
 def launch_seconds(problem: Problem, device: Device) -> float:
@@ -218,9 +218,7 @@ def _rebuild_hopeless(measurer: Measurer, problem: Problem, default: Configurati
     builds count. A candidate that fails in its second build has failed.
     """
     best = min(measurement.seconds for measurement in measurements.values())
-    hopeless = sorted((configuration for configuration, measurement in measurements.items()
-                       if configuration != default and HOPELESS * best < measurement.seconds < math.inf),
-                      key=lambda configuration: measurements[configuration].seconds)
+    hopeless = hopeless_among(measurements, default)
     rebuilt: list[Configuration] = []
     half = deadline.scaled(REBUILDING)
     if hopeless and not half.is_over:
@@ -234,6 +232,15 @@ def _rebuild_hopeless(measurer: Measurer, problem: Problem, default: Configurati
                 if half.is_over:
                     break
     return tuple(rebuilt)
+
+
+def hopeless_among(measurements: Mapping[Configuration, Measurement],
+                   default: Configuration) -> tuple[Configuration, ...]:
+    """The candidates that ran and take more than HOPELESS times the best, the fastest first."""
+    best = min(measurement.seconds for measurement in measurements.values())
+    return tuple(sorted((configuration for configuration, measurement in measurements.items()
+                         if configuration != default and HOPELESS * best < measurement.seconds < math.inf),
+                        key=lambda configuration: measurements[configuration].seconds))
 
 
 def _stand_in(measurer: Measurer, problem: Problem, default: Configuration, stand_ins: StandIns,

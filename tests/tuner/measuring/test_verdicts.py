@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import ALONE, REBUILT, TOGETHER, Measurement, Record, Status
+from seqtune.data.record import ALONE, HOPELESS, REBUILT, TOGETHER, Measurement, Record, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -51,9 +51,11 @@ def test_a_verdict_comes_back_with_what_was_compared(journal: Journal) -> None:
 
 
 def test_a_record_says_on_how_many_builds_a_time_rests(tmp_path: Path) -> None:
-    for rebuilt, stage, unsure in (((), ALONE, True), ((SLOW,), REBUILT, False)):
+    for hopeless, rebuilt, stage, unsure in (((), (), ALONE, True), ((SLOW,), (), HOPELESS, True),
+                                             ((SLOW,), (SLOW,), REBUILT, False)):
         with Journal(tmp_path / f"{stage}.sqlite") as journal:
-            store_verdict(journal, PROBLEM, DEVICE, VERSIONS, replace(verdict(), rebuilt=rebuilt), 10.0)
+            store_verdict(journal, PROBLEM, DEVICE, VERSIONS,
+                          replace(verdict(), hopeless=hopeless, rebuilt=rebuilt), 10.0)
             records = {record.configuration: record for record in journal.records()}
         assert {configuration: record.stage for configuration, record in records.items()} == {
             DEFAULT: TOGETHER, FAST: TOGETHER, SLOW: stage}
@@ -81,6 +83,21 @@ def test_a_candidate_that_the_budget_left_out_is_measured_anew(tmp_path: Path) -
         assert stored(journal, candidates=(FAST,)) is not None
         assert stored(journal, candidates=(OTHER,)) is None
         assert stored(journal, candidates=(FAST, OTHER)) is None
+
+
+@pytest.mark.parametrize("rebuilt", [(), (SLOW,)])
+def test_a_session_answers_its_own_question_where_the_best_was_slower_in_the_rounds(
+        rebuilt: tuple[Configuration, ...], tmp_path: Path) -> None:
+    measured = {DEFAULT: Measurement(Status.CORRECT, (1.0,) * 24), FAST: Measurement(Status.CORRECT, (0.7,) * 24),
+                SLOW: Measurement(Status.CORRECT, (0.8,) * 6)}  # fast took 0.6 in stage one
+    verdict = replace(decide(measured, DEFAULT, [DEFAULT, FAST]), hopeless=(SLOW,), rebuilt=rebuilt)
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        store_verdict(journal, PROBLEM, DEVICE, VERSIONS, verdict, 10.0)
+        again = stored(journal)
+        assert again is not None
+        assert (again.winner, set(again.paired)) == (FAST, {DEFAULT, FAST})
+        assert stored(journal, candidates=(SLOW,)) is None, "another question: slow was not compared with the default"
+        assert sum(record.rests_on_one_build for record in journal.records()) == (not rebuilt)
 
 
 @pytest.mark.parametrize(("default", "candidate", "winner"), [

@@ -153,7 +153,7 @@ def test_only_what_ran_in_the_same_rounds_is_paired() -> None:
 def test_what_a_journal_keeps_gives_the_same_verdict_again() -> None:
     verdict = run([1.0, 0.9, 1.05, 2.0])
     again = decide(verdict.measurements, DEFAULT, verdict.paired)
-    assert again == replace(verdict, rebuilt=())
+    assert again == replace(verdict, hopeless=(), rebuilt=())
     assert verdict.paired == (DEFAULT, choice(1), choice(2))
 
 
