@@ -9,8 +9,8 @@ import pytest
 from seqtune.errors import MisuseError, UnpreparedMisuseError
 from seqtune.kernels.linting.kernel import typical_device
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.space import spaces_for
-from seqtune.tuner.building.chosen import Chosen, files_of, function_name
+from seqtune.tuner.building.chosen import files_of, function_name
+from tests.support.built_folders import chosen
 
 
 def test_the_name_of_a_function_is_a_name_in_c() -> None:
@@ -21,16 +21,11 @@ def test_the_name_of_a_function_is_a_name_in_c() -> None:
 
 def test_a_backend_without_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.tuner.building.chosen.WRITERS", {"other": "nowhere:at_all"})
-    problem, device = parse_problem("gemm m=64 n=64 k=64"), typical_device("opencl")
-    space = spaces_for(problem, device)[0]
-    chosen = Chosen("product", problem, device, space.kernel, space[0], "the first proposal")
     with pytest.raises(MisuseError, match="kernels of opencl cannot be built to files; those of other can"):
-        files_of([chosen])
+        files_of([chosen("gemm m=64 n=64 k=64", typical_device("opencl"))])
 
 
 def test_a_problem_that_is_too_large_for_the_check_is_refused() -> None:
-    problem, device = parse_problem("gemm m=100000 n=100000 k=64"), typical_device("llvm")
-    space = spaces_for(problem, device)[0]
-    chosen = Chosen("product", problem, replace(device, backend="opencl"), space.kernel, space[0], "the first proposal")
+    large = chosen("gemm m=100000 n=100000 k=64", typical_device("llvm"))
     with pytest.raises(UnpreparedMisuseError, match="y has 10000000000 elements"):
-        files_of([chosen])
+        files_of([replace(large, device=replace(large.device, backend="opencl"))])

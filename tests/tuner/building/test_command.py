@@ -9,10 +9,9 @@ from pathlib import Path
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.linting.kernel import typical_device
-from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.space import spaces_for
-from seqtune.tuner.building.chosen import Chosen, files_of
+from seqtune.tuner.building.chosen import files_of
 from seqtune.tuner.building.folder import write_folder
+from tests.support.built_folders import chosen
 from tests.support.learning.c_programs import needs_compiler
 from tests.support.paths import ROOT
 
@@ -20,10 +19,8 @@ from tests.support.paths import ROOT
 @needs_compiler
 def test_the_script_builds_and_runs_the_program(tmp_path: Path) -> None:
     use(read_library(ROOT / "examples" / "blur"))
-    problem, device = parse_problem("box_blur rows=40 columns=50 radius=2"), typical_device("command")
-    space = spaces_for(problem, device)[0]
-    configuration = space.nearest({"across": "running", "band": 4})
-    files = files_of([Chosen("blur", problem, device, space.kernel, configuration, "the first proposal")])
+    files = files_of([chosen("box_blur rows=40 columns=50 radius=2", typical_device("command"), "",
+                             {"across": "running", "band": 4}, "blur")])
     about = json.loads(files["launch.json"])["kernels"][0]
     assert (about["run"], about["files"]) == (["./blur.program", "40", "50", "2", "4"], ["blur.c"])
     write_folder(files, tmp_path / "out")

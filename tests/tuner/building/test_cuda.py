@@ -7,39 +7,30 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from seqtune.errors import UnavailableError
 from seqtune.kernels.launches.call import Call, LocalArgument, ScalarArgument, TensorMapArgument
 from seqtune.kernels.launches.call_declaration import call_of
-from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.registry import kernel
-from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.cuda.compiler import Image, version
 from seqtune.tuner.backends.cuda.resources import Resources
 from seqtune.tuner.building import cuda
 from seqtune.tuner.building.chosen import Chosen, files_of
 from seqtune.tuner.building.folder import write_folder
+from tests.support.built_folders import chosen, compiled
 from tests.support.cuda import shim
 from tests.support.devices import described_gpu
 from tests.support.learning.c_programs import needs_compiler
 
 HERE = Path(shim.__file__).parent
-FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
-CASES: tuple[tuple[str, str, str, dict[str, int | str]], ...] = (  # kernel, GPU, problem, settings
+Case: TypeAlias = tuple[str, str, str, dict[str, int | str]]  # kernel, GPU, problem, settings
+CASES: tuple[Case, ...] = (
     ("cuda.tensor_gemm", "a100", "gemm m=40 n=36 k=256 dtype=fp16 trans_b=yes bias=yes activation=relu",
      {"split_k": 2}),
     ("cuda.tensor_convolution", "a100", "conv2d c=8 h=6 w=7 k=16 r=3 s=3 pad=1 dtype=bf16 bias=yes layout=NHWC", {}),
     ("cuda.wgmma_gemm", "h100", "gemm m=64 n=64 k=64 dtype=fp16", {"load_a": "bulk"}))
-
-
-def chosen(name: str, gpu: str, text: str, settings: dict[str, int | str]) -> Chosen:
-    """The valid configuration that is nearest to the settings."""
-    family, problem, device = kernel(name), parse_problem(text), described_gpu("cuda", gpu)
-    space = SearchSpace(family, problem, device)
-    configuration = space.nearest(settings) if settings else space.default
-    return Chosen("product", problem, device, family, configuration, "the first proposal")
 
 
 class StandInCompiler:
@@ -73,21 +64,18 @@ def environment(call: Call, dtype: str, folder: Path) -> dict[str, str]:
 @needs_compiler
 @pytest.mark.skipif(bool(shim.why_not_here()), reason=str(shim.why_not_here()))
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
-def test_the_programs_are_right_on_the_stand_in(case: tuple[str, str, str, dict[str, int | str]], tmp_path: Path,
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    one = chosen(*case)
+def test_the_programs_are_right_on_the_stand_in(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, gpu, text, settings = case
+    one = chosen(text, described_gpu("cuda", gpu), name, settings)
     monkeypatch.setattr(cuda, "CubinCompiler", lambda device: StandInCompiler(one))
     monkeypatch.setattr(cuda, "ptx_of", lambda source, device: b".version 9.0")
     write_folder(files_of([one]), tmp_path / "out")
     call = call_of(one.kernel, one.problem, one.device, one.configuration)
-    assert len(call.steps) == (2 if case[0] == "cuda.tensor_gemm" else 1)
+    assert len(call.steps) == (2 if name == "cuda.tensor_gemm" else 1)
     assert any(isinstance(argument, TensorMapArgument) for argument in call.steps[0].arguments) == (
-        case[0] == "cuda.wgmma_gemm")
+        name == "cuda.wgmma_gemm")
     variables = environment(call, one.problem.dtype, tmp_path)
-    built = subprocess.run(["cc", *FLAGS, "-o", "check", "check.c", "product.c", "-ldl", "-lm"], cwd=tmp_path / "out",
-                           capture_output=True, text=True, check=False)
-    assert (built.returncode, built.stderr) == (0, "")
-    for words in (["./check"], [sys.executable, "run.py"]):
+    for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
         done = subprocess.run(words, cwd=tmp_path / "out", env=variables, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith("product on the shim: right, largest error ")
@@ -100,7 +88,7 @@ def test_a_folder_has_the_images_of_its_kernel(gpu: str) -> None:
         version()
     except UnavailableError as error:
         pytest.skip(str(error))
-    files = files_of([chosen("cuda.shared_gemm", gpu, "gemm m=40 n=36 k=20", {})])
+    files = files_of([chosen("gemm m=40 n=36 k=20", described_gpu("cuda", gpu), "cuda.shared_gemm")])
     assert files["product.cubin"].startswith(b"\x7fELF")
     assert f".target sm_{'90a' if gpu == 'h100' else '80'}".encode() in files["product.ptx"]
     assert b'#define IMAGES "product.cubin", "product.ptx"' in files["product.c"]
@@ -111,7 +99,7 @@ def test_the_command_that_compiles_is_told_where_nvrtc_is_missing(monkeypatch: p
         raise UnavailableError("NVRTC is not installed")
 
     monkeypatch.setattr(cuda, "CubinCompiler", missing)
-    files = files_of([chosen("cuda.shared_gemm", "h100", "gemm m=40 n=36 k=20", {})])
+    files = files_of([chosen("gemm m=40 n=36 k=20", described_gpu("cuda", "h100"), "cuda.shared_gemm")])
     text = files["README.md"].decode()
     assert "because here NVRTC is not installed" in text
     assert "nvcc -cubin -arch=sm_90a" in text

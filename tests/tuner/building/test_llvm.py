@@ -18,6 +18,7 @@ from seqtune.kernels.space import spaces_for
 from seqtune.tuner.backends.llvm.discovery import devices
 from seqtune.tuner.building.chosen import Chosen, Files, files_of, function_name
 from seqtune.tuner.building.folder import write_folder
+from tests.support.built_folders import chosen
 from tests.support.learning.c_programs import needs_compiler
 from tests.support.learning.compiled_predictor import STRICT
 
@@ -31,13 +32,10 @@ PROBLEMS = (
 
 def built(*texts: str) -> Files:
     """The files of kernels for these problems, one configuration of every family that solves one."""
-    device, chosen = devices()[0], []
-    for text in texts:
-        problem = parse_problem(text)
-        for number, space in enumerate(spaces_for(problem, device)):
-            chosen.append(Chosen(f"{function_name(problem)}_{number}", problem, device, space.kernel,
-                                 space[len(space) // 2], "a test"))
-    return files_of(chosen)
+    device = devices()[0]
+    return files_of([Chosen(f"{function_name(space.problem)}_{number}", space.problem, device, space.kernel,
+                            space[len(space) // 2], "a test")
+                     for text in texts for number, space in enumerate(spaces_for(parse_problem(text), device))])
 
 
 def checked(files: Files, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -133,10 +131,9 @@ def test_one_output_that_was_never_written_is_found(tmp_path: Path) -> None:
 
 
 def test_a_cpu_that_is_not_here_gets_its_files() -> None:
-    problem, device = parse_problem("gemm m=17 n=34 k=20"), described("neoverse-v1")
+    device = described("neoverse-v1")
     assert device is not None
-    space = spaces_for(problem, device)[0]
-    files = files_of([Chosen("product", problem, device, space.kernel, space[0], "the first proposal")])
+    files = files_of([chosen("gemm m=17 n=34 k=20", device)])
     assert {"README.md", "launch.json", "Makefile", "check.c", "product.c", "product.h", "product.o",
             "product.ll"} <= files.keys()
     assert b"getauxval(AT_HWCAP) >> 22" in files["product.c"]
@@ -169,10 +166,8 @@ int main(void)
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="this system does not list the threads of a program")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_function_starts_no_more_threads_than_openmp_is_told_to(threads: int, tmp_path: Path) -> None:
-    problem, device = parse_problem("gemm m=17 n=34 k=20"), replace(devices()[0], threads=8)
-    space = spaces_for(problem, device)[0]
-    write_folder({**files_of([Chosen("product", problem, device, space.kernel, space[0], "a test")]),
-                  "count.c": _COUNT_THREADS.encode()}, tmp_path / "out")
+    files = files_of([chosen("gemm m=17 n=34 k=20", replace(devices()[0], threads=8))])
+    write_folder({**files, "count.c": _COUNT_THREADS.encode()}, tmp_path / "out")
     program = ["cc", "-fopenmp", "count.c", "product.c", "product.o", "-o", "count"]
     done = subprocess.run(program, cwd=tmp_path / "out", capture_output=True, text=True, check=False)
     if done.returncode:

@@ -17,15 +17,12 @@ import pytest
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.foreign_code import use_with_modules
 from seqtune.kernels.libraries.reading import read_library
-from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.space import spaces_for
 from seqtune.tuner.backends.opencl import backend as opencl
-from seqtune.tuner.building.chosen import Chosen, Files, files_of
+from seqtune.tuner.building.chosen import Files, files_of
 from seqtune.tuner.building.folder import write_folder
+from tests.support.built_folders import chosen, compiled
 from tests.support.learning.c_programs import needs_compiler
 from tests.support.paths import ROOT
-
-FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2")
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +35,8 @@ def device() -> Device:
 
 
 def built(text: str, device: Device, kernel: str = "", **settings: int | str) -> Files:
-    """The files for the safe default of the problem's first kernel, or the valid configuration near the settings."""
-    problem = parse_problem(text)
-    space = next(space for space in spaces_for(problem, device) if space.kernel.name.endswith(kernel))
-    configuration = space.nearest(settings) if settings else space.default
-    return files_of([Chosen("product", problem, device, space.kernel, configuration, "the first proposal")])
+    """The files of a chosen kernel."""
+    return files_of([chosen(text, device, kernel, settings)])
 
 
 def pyopencl_home() -> Path:
@@ -60,19 +54,6 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     library = next(iter((home / ".libs").glob("libOpenCL*")), None)
     environment = {**os.environ, **own, **({"OPENCL_LIBRARY": str(library)} if library else {})}
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
-
-
-def compiled(folder: Path) -> Path:
-    """Compile the host program with all warnings as errors."""
-    return program(folder, "check.c", "product.c")
-
-
-def program(folder: Path, *words: str) -> Path:
-    """Compile a program of these files with all warnings as errors."""
-    done = subprocess.run(["cc", *FLAGS, "-o", "check", *words, "-ldl", "-lm"], cwd=folder, capture_output=True,
-                          text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return folder / "check"
 
 
 CASES = (
@@ -131,7 +112,7 @@ def test_the_program_of_the_readme_computes(device: Device, tmp_path: Path) -> N
     files["program.c"] = text.replace(begin, filled).replace(
         end, f'    printf("%g %g\\n", (double)y[0], (double)y[188]);\n{end}').encode()
     write_folder({name: files[name] for name in ("program.c", "product.c", "product.h")}, tmp_path / "out")
-    done = run(tmp_path / "out", str(program(tmp_path / "out", "program.c", "product.c")))
+    done = run(tmp_path / "out", str(compiled(tmp_path / "out", "program.c", "product.c")))
     assert (done.returncode, done.stdout, done.stderr) == (0, "26 234.5\n", "")
 
 
@@ -196,7 +177,7 @@ def test_a_program_calls_the_kernel_on_a_queue_and_memory_of_its_own(device: Dev
     files = built("gemm m=9 n=21 k=13", device, "gemm") | {"program.c": OWN.encode()}
     write_folder({name: files[name] for name in ("program.c", "product.c", "product.h")}, tmp_path / "out")
     words = [library if library.startswith("/") else f"-l:{library}"]
-    done = run(tmp_path / "out", str(program(tmp_path / "out", "program.c", "product.c", *words)))
+    done = run(tmp_path / "out", str(compiled(tmp_path / "out", "program.c", "product.c", *words)))
     assert done.stdout.splitlines() == [
         "1 the queue: it is out of order; give one that is in order",
         "1 weights: it was not packed; call product_pack before", "1 x: it is NULL",
@@ -315,8 +296,6 @@ assert all((whole[name] == short[name]).all() for name in whole)
 
 
 def test_several_kernels_have_a_folder_each(device: Device) -> None:
-    problem = parse_problem("gemm m=9 n=21 k=13")
-    space = spaces_for(problem, device)[0]
-    files = files_of([Chosen(name, problem, device, space.kernel, space.default, "the default") for name in "ab"])
+    files = files_of([chosen("gemm m=9 n=21 k=13", device, name=name) for name in "ab"])
     assert {"README.md", "a/a.cl", "b/b.cl", "a/launch.json", "b/b.h"} <= set(files)
     assert json.loads(files["b/launch.json"])["kernels"][0]["name"] == "b"

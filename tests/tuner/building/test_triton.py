@@ -11,22 +11,12 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import KernelError
-from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.registry import kernel
-from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.building.chosen import Chosen, Files, files_of
+from seqtune.tuner.building.chosen import files_of
 from seqtune.tuner.building.folder import write_folder
+from tests.support.built_folders import chosen
 from tests.support.devices import described_gpu
 
 MISSING = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
-
-
-def built(text: str, gpu: str, **settings: int) -> Files:
-    """The files of the valid configuration that is nearest to the settings."""
-    problem, device, family = parse_problem(text), described_gpu("triton", gpu), kernel("triton.gemm")
-    space = SearchSpace(family, problem, device)
-    configuration = space.nearest(settings) if settings else space.default
-    return files_of([Chosen("product", problem, device, family, configuration, "the first proposal")])
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
@@ -34,7 +24,9 @@ def built(text: str, gpu: str, **settings: int) -> Files:
     ("gemm m=17 n=33 k=40 dtype=fp16 trans_a=yes bias=yes activation=relu", "a100"),
     ("gemm m=16 n=32 k=128 dtype=fp32", "h100"), ("gemm m=16 n=32 k=128 dtype=bf16", "mi300x")])
 def test_the_module_is_right_in_the_interpreter(text: str, gpu: str, tmp_path: Path) -> None:
-    write_folder(built(text, gpu, SPLIT_K=2, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32), tmp_path / "out")
+    kernel = chosen(text, described_gpu("triton", gpu), "triton.gemm",
+                    {"SPLIT_K": 2, "BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 32})
+    write_folder(files_of([kernel]), tmp_path / "out")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(
         path for path in sys.path if "site-packages" in path)}
     done = subprocess.run([sys.executable, "run.py"], cwd=tmp_path / "out", env=environment,
@@ -48,9 +40,6 @@ def test_the_module_is_right_in_the_interpreter(text: str, gpu: str, tmp_path: P
 
 
 def test_a_kernel_without_a_text_is_refused() -> None:
-    problem, device = parse_problem("fused_moe tokens=4 experts=4 top_k=2 hidden=64 intermediate=64"), described_gpu(
-        "triton", "h100")
-    family = kernel("triton.fused_moe")
-    space = SearchSpace(family, problem, device)
+    experts = chosen("fused_moe tokens=4 experts=4 top_k=2 hidden=64 intermediate=64", described_gpu("triton", "h100"))
     with pytest.raises(KernelError, match=r"triton\.fused_moe has no implementation to run"):
-        files_of([Chosen("experts", problem, device, family, space.default, "the first proposal")])
+        files_of([experts])
