@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from string import Template
@@ -13,12 +13,11 @@ from typing import Any
 
 from seqtune.kernels.libraries.declared_kernel import RESERVED_WORDS
 from seqtune.kernels.operations.table import operation
-from seqtune.kernels.operations.tensor import Tensor
 
-from .check import Check, c_string
+from .c_language import C_TYPES, array_line, c_array
+from .check import Check
 from .check_header import CheckedKernel, check_header
 from .chosen import Chosen, template
-from .packing import C_TYPES
 
 # Words that no parameter may have: those of C and C++, and names that the functions of called.c use.
 _RESERVED = RESERVED_WORDS | {"address", "buffers", "code", "copy_in", "finish", "given", "i", "keep", "kept",
@@ -149,9 +148,10 @@ class CalledText:
         """The words of the templates."""
         name, host, words = self.chosen.name, self.host, self._parameters
         moved = {array: word for array, word in words.items() if array != self._constant}
+        remarks = dict.fromkeys(self._changed, ", which the kernel changes")
         return {"name": name, "problem": self.chosen.problem.key, "guard": f"{name.upper()}_H",
                 "configuration": self.chosen.brief(),
-                "arrays": "\n".join(array_line(array, tensor) + ", which the kernel changes" * (array in self._changed)
+                "arrays": "\n".join(array_line(array, tensor) + remarks.get(array, "")
                                     for array, tensor in self.check.arrays.items()),
                 "handles": host.handles, "created": host.created.format(name=name),
                 "create_parameters": host.parameters, "create_arguments": host.arguments,
@@ -175,17 +175,6 @@ class CalledText:
                 f"static const struct buffer buffers[BUFFERS] = {{\n{rows}}};\n\n{_launches(part['launches'], names)}")
 
 
-def array_line(name: str, tensor: Tensor) -> str:
-    """A line about an array in a comment of a header."""
-    encoding = f" ({tensor.dtype} as its bits)" if tensor.dtype in ("bf16", "fp16") else ""
-    return f"   {name}: {C_TYPES[tensor.dtype]} [{']['.join(map(str, tensor.shape))}]{encoding}"
-
-
-def defines(words: Mapping[str, str]) -> str:
-    """Macros whose values are texts."""
-    return "".join(f"#define {name} {c_string(text)}\n" for name, text in words.items())
-
-
 def _launches(launches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     """The table of launches, after those of their arguments; launches with equal ones share a table."""
     numbers: dict[str, int] = {}  # the lines of a table of arguments -> its number
@@ -193,7 +182,7 @@ def _launches(launches: Sequence[Mapping[str, Any]], names: Sequence[str]) -> st
     for launch in launches:
         lines = "".join(f"    {_argument(argument, names)},\n" for argument in launch["arguments"])
         number = numbers.setdefault(lines or "    {.kind = NULL_ADDRESS}\n", len(numbers))
-        sizes, local = _braces([*launch["global"], 1, 1][:3]), _braces([*(launch["local"] or [0, 0, 0]), 1, 1][:3])
+        sizes, local = c_array([*launch["global"], 1, 1][:3]), c_array([*(launch["local"] or [0, 0, 0]), 1, 1][:3])
         rows += (f'    {{"{launch["entry"]}", {len(launch["global"])}, {sizes}, {local}, {launch["shared_bytes"]}, '
                  f"{launch['cluster']}, {len(launch['arguments'])}, arguments_{number}}},\n")
     text = "".join(f"static const struct argument arguments_{number}[] = {{\n{lines}}};\n\n"
@@ -208,18 +197,13 @@ def _argument(argument: Mapping[str, Any], names: Sequence[str]) -> str:
             return f"{{.kind = ADDRESS, .buffer = {names.index(argument['name'])}}}"
         case "tensor map":
             content = ", ".join((argument["type"].upper(), str(len(argument["sizes"])), *(
-                _braces(argument[name] or [0]) for name in ("sizes", "step_bytes", "box"))))
+                c_array(argument[name] or [0]) for name in ("sizes", "step_bytes", "box"))))
             return (f"{{.kind = TENSOR_MAP, .buffer = {names.index(argument['name'])},\n"
                     f"     .map = &(const struct tensor_map){{{content}, {argument['swizzle_bytes']}}}}}")
         case "local":
             return f"{{.kind = LOCAL_MEMORY, .bytes = {argument['bytes']}}}"
         case "scalar":
             number = bytes.fromhex(argument["bytes_little_endian"])
-            return (f"{{.kind = NUMBER, .bytes = {len(number)}, .number = {_braces(number)}}} "
+            return (f"{{.kind = NUMBER, .bytes = {len(number)}, .number = {c_array(number)}}} "
                     f"/* {argument['type']} {argument['value']} */")
     return "{.kind = NULL_ADDRESS}"
-
-
-def _braces(numbers: Iterable[int]) -> str:
-    """Numbers as the initial value of an array."""
-    return f"{{{', '.join(map(str, numbers))}}}"

@@ -6,10 +6,8 @@ operations are computed here, by their reference or by the default configuration
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -68,22 +66,6 @@ class Check:
         return "; a sample of the elements was compared" if any(
             rule["step"] > 1 for rule in self.outputs.values()) else ""
 
-    def c_arrays(self) -> str:
-        """The initial values of `struct array`, a line each."""
-        names = list(self.arrays)
-        return "".join(c_array(name, tensor.dtype, tensor.size, self.contents.get(name, {}), names)
-                       for name, tensor in self.arrays.items())
-
-    def c_rules(self) -> str:
-        """The initial values of `struct rule`."""
-        names, rules = list(self.arrays), []
-        for name, rule in self.outputs.items():
-            count = -(-self.arrays[name].size // rule["step"]) if rule["step"] else 1
-            files = {each: c_string(rule[each]) for each in ("expected", "sizes") if each in rule}
-            rules.append(_struct(output=names.index(name), step=rule["step"], count=count, allowed=rule["allowed"],
-                                 type=rule.get("type", "fp64").upper(), **files))
-        return ", ".join(rules)
-
     def python(self) -> str:
         """def references(arrays): the expected outputs by name that stand in no files."""
         if self.reference is None:
@@ -115,35 +97,6 @@ def check_of(chosen: Chosen, tensors: Tensors, function: str = "reference_y") ->
     reference = reference_text(chosen.problem, {name: each.dtype for name, each in tensors.inputs.items()}, function)
     rule = {"allowed": reference.tolerance, "step": _step(tensor.size, MOST_WORK / reference.work)}
     return Check(tensors, contents, {output: rule}, _WORDS.format("a reference in double precision"), reference)
-
-
-def c_string(text: str) -> str:
-    """A text as a constant in C. JSON's escapes of ASCII are C's, too; two question marks would begin a trigraph."""
-    return re.sub(r"(?<=\?)\?", r"\\?", json.dumps(text.encode("ascii", "replace").decode()))
-
-
-def c_array(name: str, dtype: str, count: int, content: Json, names: Sequence[str]) -> str:
-    """A line with the initial value of a `struct array`; `names` are those of the arrays by number.
-
-    `content` is that of launch.json; an array without one is poisoned.
-    """
-    match dict(content):
-        case {"kind": "drawn", "seed": seed, **bounds}:
-            fields = {"kind": "DRAWN", "number": seed, **bounds}
-        case {"kind": "copy", "of": copied}:
-            fields = {"kind": "COPY", "number": names.index(copied)}
-        case {"kind": "file", "file": path}:
-            fields = {"kind": "FILE_CONTENT", "file": c_string(path)}
-        case {"kind": "index"}:
-            fields = {"kind": "INDEX"}
-        case _:
-            fields = {"kind": "POISON", "number": element_type(dtype).poison}
-    return f'    {{"{name}", {dtype.upper()}, {count}, {_struct(**fields)}}},\n'
-
-
-def _struct(**fields: object) -> str:
-    """The initial value of a struct in C; fields that are left out are 0."""
-    return f"{{{', '.join(f'.{name} = {value}' for name, value in fields.items())}}}"
 
 
 def content_of(name: str, tensor: Tensor, seed: int) -> Json:

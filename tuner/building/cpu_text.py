@@ -16,11 +16,10 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 
-from .called_text import array_line
+from .c_language import C_TYPES, array_line
 from .check import Check
 from .check_header import CheckedKernel
 from .chosen import Chosen
-from .packing import C_TYPES
 
 _PRELUDE = """\
 #define _GNU_SOURCE

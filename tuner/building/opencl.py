@@ -5,9 +5,9 @@ from __future__ import annotations
 from seqtune.kernels.clblast.implementation import CLBlastImplementation
 from seqtune.kernels.launches.call_declaration import code_for
 
+from .c_language import c_string, defines
 from .called_folder import Language, call_for, called_folder, one_by_one
-from .called_text import Host, defines
-from .check import c_string
+from .called_text import Host
 from .chosen import Chosen, Files
 from .clblast import clblast_folder
 

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
-from seqtune.kernels.devices.element_types import ELEMENT_TYPES, ElementType, decode, element_type, encode
+from seqtune.kernels.devices.element_types import ElementType, decode, element_type, encode
 from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.operations.tensor import Tensors
 from seqtune.kernels.problem import Problem
 
 from ..backends.stored_operands import stored
+from .c_language import C_TYPES
 from .templates.arrays import PADDED, places
 
 Pack = Callable[[NDArray[np.generic]], NDArray[np.generic]]  # an operand -> the packed array, in its stored form
@@ -30,9 +31,6 @@ Indices = NDArray[np.int64]
 # An index that counts through neighbouring axes of the operand as if they were one: their sizes, and their steps in the
 # operand, the outermost first.
 Axis: TypeAlias = tuple[tuple[int, int], ...]
-
-_C_FLOATS = {"float32": "float", "float64": "double", "float16": "uint16_t"}
-C_TYPES = {name: _C_FLOATS.get(element.numpy, f"{element.numpy}_t") for name, element in ELEMENT_TYPES.items()}  # C99
 
 
 @dataclass(frozen=True, slots=True)

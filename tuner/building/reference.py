@@ -18,7 +18,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 
 from ..measuring.timing import allowed_error
-from .packing import C_TYPES
+from .c_language import C_TYPES
 
 Axis: TypeAlias = tuple[str, str]  # the index along an axis, as text in C; the feature or quantity that is its size
 Types: TypeAlias = Mapping[str, str]  # operand -> its element type

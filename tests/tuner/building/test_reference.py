@@ -13,7 +13,8 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.tuner.building.check import c_array, content_of
+from seqtune.tuner.building.check import Check, content_of
+from seqtune.tuner.building.check_header import array_rows
 from seqtune.tuner.building.chosen import template
 from seqtune.tuner.building.reference import ReferenceText, reference_text
 from seqtune.tuner.building.templates.arrays import decoded, make_array
@@ -34,9 +35,8 @@ def outcome(text: str) -> tuple[ReferenceText, dict[str, Tensor], ctypes.CDLL]:
     """The reference of a problem, its operands, and the functions of C: `make` fills these, `all` computes outputs."""
     tensors = operation(parse_problem(text).type).tensors(parse_problem(text))
     reference = reference_text(parse_problem(text), {name: each.dtype for name, each in tensors.inputs.items()}, "one")
-    abouts = "".join(c_array(name, tensor.dtype, tensor.size, content_of(name, tensor, 7), ())
-                     for name, tensor in tensors.inputs.items())
-    program = compiled(f"{reference.c}static const struct array abouts[] = {{\n{abouts}}};\n"
+    check = Check(tensors, {name: content_of(name, tensor, 7) for name, tensor in tensors.inputs.items()}, {}, "")
+    program = compiled(f"{reference.c}static const struct array abouts[] = {{\n{array_rows(check)}}};\n"
                        f"void make(void **arrays) {{ make_arrays(abouts, {len(tensors.inputs)}, arrays); }}\n"
                        "void all(void *const *arrays, double *y, int64_t count)\n"
                        "{ for (int64_t i = 0; i < count; i++) y[i] = one(arrays, i); }\n",
