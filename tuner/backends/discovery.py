@@ -7,9 +7,10 @@ for it, and nothing else.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 
-from seqtune.errors import DeviceError, SeqtuneError, one_line
+from seqtune.errors import DeviceError, MisuseError, SeqtuneError, one_line
 from seqtune.kernels.devices import accelerators, processors
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.lookup import resolve
@@ -46,10 +47,12 @@ class Discovery:
     def __init__(self, backends: Mapping[str, str] = BACKENDS, named: Mapping[str, str] = NAMED) -> None:
         self._backends, self._named = backends, named
         self._found: dict[str, Found] = {}
+        self._processes: dict[str, int] = {}  # backend -> the process that opened its driver first
 
     def _discover(self, backend: str) -> Found:
         """Find one backend's devices once."""
         if backend not in self._found:
+            self._processes.setdefault(backend, os.getpid())
             self._found[backend] = _find(self._backends[backend].partition(":")[0])
         return self._found[backend]
 
@@ -129,6 +132,15 @@ class Discovery:
             raise DeviceError(f"{device.name} is not in this machine{why}; one can predict and compile for it, and not "
                               "measure on it")
 
+    def check_process(self, device: Device) -> None:
+        """Check that this process was not forked from one that opened the device's driver. Raises MisuseError.
+
+        A forked process has none of the driver's threads, so that a call would wait for them for ever.
+        """
+        if self._processes.setdefault(device.backend, os.getpid()) != os.getpid():
+            raise MisuseError(f"{device.name} was opened before this process was forked, which its driver does not "
+                              'survive; use a process that is spawned (multiprocessing.get_context("spawn"))')
+
 
 def _in_a_table(backend: str, model: str) -> Device | None:
     """The device of this name that need not be here, or None."""
@@ -159,4 +171,5 @@ def _near(backend: str, model: str) -> str:
 
 _THIS_MACHINE = Discovery()
 devices, why_unavailable = _THIS_MACHINE.devices, _THIS_MACHINE.why_unavailable
-find, check_present = _THIS_MACHINE.find, _THIS_MACHINE.check_present
+find = _THIS_MACHINE.find
+check_present, check_process = _THIS_MACHINE.check_present, _THIS_MACHINE.check_process

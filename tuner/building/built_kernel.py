@@ -66,7 +66,8 @@ class BuiltKernel:
             assert self._absent is not None
             raise type(self._absent)(f"{self.chosen.device.name} is not here, so the kernel can be read and saved, and "
                                      f"not be run: {self._absent}")
-        values = operands if not named and len(operands) == len(self.inputs) else self._ordered(operands, named)
+        values = operands if not named and len(operands) == len(self.inputs) else _ordered(
+            "the kernel", list(self._order), operands, named)
         for place, value in zip(self.inputs, values, strict=True):
             if type(value) is Packed:
                 if self._constant is None or value.form != self._form:
@@ -78,14 +79,15 @@ class BuiltKernel:
         return outputs[0] if len(outputs) == 1 else dict(zip((place.name for place in self.outputs), outputs,
                                                              strict=True))
 
-    def pack(self, array: Any) -> Packed:
+    def pack(self, *operand: Any, **named: Any) -> Packed:
         """The constant operand (filter, weights) in the kernel's order, so that calls need not pack it.
 
-        Raises MisuseError.
+        It may be given by its name. Raises MisuseError.
         """
         if self._constant is None:
             raise MisuseError(f"{self.chosen.kernel.name} takes its operands as they are; none is packed")
         place = self.inputs[self._order[self._constant.name]]
+        (array,) = _ordered("pack", [place.name], operand, named)
         original = place.numbers(array).copy()
         original.flags.writeable = False
         content = stored(original, self._constant)
@@ -115,18 +117,6 @@ class BuiltKernel:
     def save(self, folder: str | Path) -> None:
         """Write the kernel to a new folder of files that need no seqtune. Raises MisuseError, SeqtuneError."""
         write_folder(files_of([self.chosen]), Path(folder))
-
-    def _ordered(self, operands: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The operands in order. Raises MisuseError."""
-        names = list(self._order)
-        given = dict(zip(names, operands, strict=False))
-        twice, unknown = sorted(given.keys() & named.keys()), sorted(named.keys() - self._order.keys())
-        values = {**given, **named}
-        if len(operands) > len(names) or twice or unknown or len(values) < len(names):
-            wrong = (f"{unknown[0]} is none of them" if unknown else f"{twice[0]} is given twice" if twice else
-                     f"{len(values) if len(values) < len(names) else len(operands)} are given")
-            raise MisuseError(f"the kernel takes {', '.join(names)}; {wrong}")
-        return [values[name] for name in names]
 
     def _outputs(self, out: Any, values: Sequence[Any]) -> list[Any]:
         """The arrays of the outputs, given or new. Raises MisuseError."""
@@ -159,6 +149,18 @@ class BuiltKernel:
         return contents(place.name, tensor, 0)
 
 
+def _ordered(taker: str, names: Sequence[str], operands: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """The operands of these names, given by order or by name, in order. Raises MisuseError."""
+    given = dict(zip(names, operands, strict=False))
+    twice, unknown = sorted(given.keys() & named.keys()), sorted(named.keys() - set(names))
+    values = {**given, **named}
+    if len(operands) > len(names) or twice or unknown or len(values) < len(names):
+        wrong = (f"{unknown[0]} is none of them" if unknown else f"{twice[0]} is given twice" if twice else
+                 f"{len(values) if len(values) < len(names) else len(operands)} are given")
+        raise MisuseError(f"{taker} takes {', '.join(names)}; {wrong}")
+    return [values[name] for name in names]
+
+
 @compiling()
 def built_kernel(chosen: Chosen) -> BuiltKernel:
     """Build a chosen kernel. Raises KernelError without code, SeqtuneError if the compiler or the device refuses it."""
@@ -167,10 +169,9 @@ def built_kernel(chosen: Chosen) -> BuiltKernel:
         code, tensors = llvm_implementation(chosen.kernel), plain_tensors(problem)
         constant = constant_argument(code, problem, device, configuration)
         described: Any = described_launch(code.launch(problem, device, configuration), tensors, {})
-        return BuiltKernel(chosen, Signature.of(tensors, tensors.inputs, constant),
+        return BuiltKernel(chosen, Signature.of(tensors, constant),
                            code.source(problem, device, configuration).text, described["phases"])
     tensors, call = operation(problem.type).tensors(problem), call_of(chosen.kernel, problem, device, configuration)
-    taken = call.buffers()
-    constant = next((argument for argument in taken.values() if argument.packing is not None), None)
+    constant = next((argument for argument in call.buffers().values() if argument.packing is not None), None)
     described = described_call(call, tensors, {})
-    return BuiltKernel(chosen, Signature.of(tensors, taken, constant), call.source.text, described["launches"])
+    return BuiltKernel(chosen, Signature.of(tensors, constant), call.source.text, described["launches"])

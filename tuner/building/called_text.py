@@ -150,7 +150,7 @@ class CalledText:
         moved = {array: word for array, word in words.items() if array != self._constant}
         remarks = dict.fromkeys(self._changed, ", which the kernel changes")
         return {"name": name, "problem": self.chosen.problem.key, "guard": f"{name.upper()}_H",
-                "configuration": self.chosen.brief(),
+                "configuration": self.chosen.brief().replace("*/", "* /"),
                 "arrays": "\n".join(array_line(array, tensor) + remarks.get(array, "")
                                     for array, tensor in self.check.arrays.items()),
                 "handles": host.handles, "created": host.created.format(name=name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from .chosen import Files
 def check_free(folder: Path) -> None:
     """Check that a folder does not exist yet, or is empty, and that its place is a folder.
 
-    Raises MisuseError, SeqtuneError.
+    A symbolic link stands for its target. Raises MisuseError, SeqtuneError.
     """
     if folder.name in ("", ".."):
         raise MisuseError(f"{'the current folder' if folder == Path() else folder} cannot be written, because the new "
@@ -22,7 +23,7 @@ def check_free(folder: Path) -> None:
     check_length(folder)
     check_path("out", folder)
     try:
-        taken = folder.is_symlink() or (folder.exists() and not (folder.is_dir() and not any(folder.iterdir())))
+        taken = folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
         place = next(parent for parent in folder.absolute().parents if parent.exists())
         is_folder = place.is_dir()
     except OSError as error:
@@ -39,6 +40,7 @@ def write_folder(files: Files, folder: Path) -> None:
     Raises MisuseError if the folder holds files or its place takes none, SeqtuneError if the disk is full.
     """
     check_free(folder)
+    folder = Path(os.path.realpath(folder))  # a link is kept
     new = [parent for parent in folder.parents if not parent.exists()]  # the innermost first
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Container, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -63,6 +63,9 @@ class Place:
         `written`: the kernel writes it.
         """
         if isinstance(value, np.ndarray):
+            if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
+                raise MisuseError(f"{self.name} is a masked array, whose masked elements would be read; give its "
+                                  "`filled(...)`")
             if value.shape != self.shape or value.dtype != self.stored:
                 raise self._unlike(value.shape, value.dtype)
             flags = value.flags
@@ -138,9 +141,9 @@ class Signature:
     begins: Mapping[str, Tensor]  # the outputs that have contents before a run
 
     @classmethod
-    def of(cls, tensors: Tensors, taken: Container[str], constant: BufferArgument | None) -> Signature:
-        """The signature of a kernel that takes these inputs of its problem."""
+    def of(cls, tensors: Tensors, constant: BufferArgument | None) -> Signature:
+        """The signature of a kernel: all operands of its operation, also those that its code does not read."""
         inputs, outputs = (tuple(Place(name, tensor.shape, tensor.dtype) for name, tensor in each.items())
                            for each in (tensors.inputs, tensors.outputs))
-        return cls(tuple(place for place in inputs if place.name in taken), outputs, constant,
+        return cls(inputs, outputs, constant,
                    {name: tensor for name, tensor in tensors.outputs.items() if tensor.values is not None})

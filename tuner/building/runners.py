@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -93,8 +94,8 @@ class BufferRunner:
     """Runs a kernel on buffers of its device, to and from which arrays are copied."""
 
     def __init__(self, chosen: Chosen, signature: Signature) -> None:
-        self._opened = _opened(chosen.device)
-        self._signature = signature
+        discovery.check_process(chosen.device)
+        self._opened, self._device, self._signature = _opened(chosen.device), chosen.device, signature
         self._held: dict[str, Packed] = {}  # the packed constants that the buffers hold
         with self._opened.turn:
             self._executable = build_executable(self._opened.backend, chosen.problem, chosen.kernel,
@@ -103,6 +104,7 @@ class BufferRunner:
     def run(self, values: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Copy the operands, launch, and copy the results. Raises MisuseError, SeqtuneError."""
         signature = self._signature
+        discovery.check_process(self._device)
         views = [place.view(value, written=True) for place, value in zip(signature.outputs, outputs, strict=True)]
         arrays = {place.name: place.numbers(view) for place, view in zip(signature.outputs, views, strict=True)
                   if place.name in signature.begins}
@@ -125,9 +127,11 @@ class BufferRunner:
             np.copyto(view, result if result.dtype == view.dtype else encode(result, place.dtype))
 
     def close(self) -> None:
-        """Free the buffers."""
-        with self._opened.turn:
-            self._executable.close()
+        """Free the buffers; a forked process leaves them to that which it was forked from."""
+        with suppress(MisuseError):
+            discovery.check_process(self._device)
+            with self._opened.turn:
+                self._executable.close()
 
 
 def open_runner(chosen: Chosen, signature: Signature) -> InPlaceRunner | BufferRunner:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
+import subprocess
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -107,6 +111,8 @@ def test_operands_that_do_not_suit_are_refused_in_a_line(kernel: BuiltKernel) ->
     frozen.flags.writeable = False
     with pytest.raises(MisuseError, match="y is read-only"):
         kernel(x, weights, out=frozen)
+    with pytest.raises(MisuseError, match=r"x is a masked array, .*; give its `filled\(...\)`"):
+        kernel(np.ma.masked_less(x, 0), weights)
 
 
 def test_calls_from_several_threads_are_right(kernel: BuiltKernel) -> None:
@@ -161,18 +167,69 @@ def test_candidates_of_an_answer_are_built(tmp_path: Path) -> None:
     assert {"README.md", "launch.json"} <= {path.name for path in (tmp_path / "kernel").iterdir()}
 
 
+def test_a_constant_is_packed_by_its_name(kernel: BuiltKernel) -> None:
+    arrays = operands(kernel)
+    packed = kernel.pack(weights=arrays["weights"])
+    assert np.array_equal(kernel(arrays["x"], packed), kernel(**arrays))
+    for given, named, wrong in (((), {}, "0 are given"), ((), {"filter": 1}, "filter is none of them"),
+                                ((1,), {"weights": 1}, "weights is given twice"), ((1, 2), {}, "2 are given")):
+        with pytest.raises(MisuseError, match=f"pack takes weights; {wrong}"):
+            kernel.pack(*given, **named)
+
+
+FORKED = """
+import os, sys, numpy, seqtune
+kernel = seqtune.build("gemm m=3 n=5 k=4", sys.argv[1], journal=sys.argv[2])
+x, weights = numpy.ones((3, 4), "f4"), numpy.ones((4, 5), "f4")
+before = kernel(x, weights)
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for run in (kernel, lambda *operands: seqtune.build("gemm m=3 n=5 k=4", sys.argv[1], journal=sys.argv[2])(*operands)):
+    try:
+        print((run(x, weights) == before).all())
+    except seqtune.errors.MisuseError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
+@pytest.mark.parametrize("device", ["llvm:0", "opencl:0"])
+def test_a_forked_process_computes_on_one_thread_or_is_refused(device: str, tmp_path: Path) -> None:
+    if device == "opencl:0" and not opencl_devices():
+        pytest.skip("no OpenCL device")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, device, str(tmp_path / "none.sqlite")],
+                          capture_output=True, text=True, timeout=100, check=False)
+    refusal = "opencl:.* was opened before this process was forked, which its driver does not survive; use a process"
+    lines = done.stdout.splitlines()
+    assert (done.returncode, len(lines)) == (0, 2), done.stderr
+    assert all(re.match("True$" if device == "llvm:0" else refusal, line) for line in lines), lines
+
+
 IN_PLACE = """name = "inplace"
 [operations.quadruple]
 features = {n = "numbers"}
 inputs = {x = "n"}
 outputs = {y = {shape = "n", values = "copy of x"}, z = {shape = "n", values = 2}}
+[operations.twice]
+features = {n = "numbers"}
+inputs = {x = "n"}
+outputs = {y = {shape = "n", values = "copy of x"}}
 [kernels.k]
+operation = "quadruple"
 parameters = {block = [1]}
 [kernels.k.opencl]
 text = '''kernel void k(global float *y, global float *z, global const float *x) {
     int i = get_global_id(0); y[i] *= 4 * block; z[i] += x[i]; }'''
 entry = "k"
 arguments = ["y", "z", "x"]
+global = ["n"]
+[kernels.alone]
+operation = "twice"
+parameters = {block = [1]}
+[kernels.alone.opencl]
+text = "kernel void alone(global float *y) { y[get_global_id(0)] *= 2 * block; }"
+entry = "alone"
+arguments = ["y"]
 global = ["n"]
 """
 
@@ -181,9 +238,13 @@ def test_outputs_that_a_kernel_changes_begin_as_they_are_declared(tmp_path: Path
     if not opencl_devices():
         pytest.skip("no OpenCL device")
     use(read_library(write(tmp_path, IN_PLACE)))
-    problem, device = parse_problem("quadruple n=4"), opencl_devices()[0]
-    space = spaces_for(problem, device)[0]
-    kernel = built_kernel(Chosen("quadruple", problem, device, space.kernel, space[0], "a test"))
+
+    def in_place(text: str) -> BuiltKernel:
+        problem, device = parse_problem(text), opencl_devices()[0]
+        space = spaces_for(problem, device)[0]
+        return built_kernel(Chosen(problem.type, problem, device, space.kernel, space[0], "a test"))
+
+    kernel = in_place("quadruple n=4")
     x = np.arange(4, dtype=np.float32)
     for _ in range(2):
         result = kernel(x)
@@ -192,3 +253,7 @@ def test_outputs_that_a_kernel_changes_begin_as_they_are_declared(tmp_path: Path
     given = {"y": np.ones(4, np.float32), "z": np.zeros(4, np.float32)}
     kernel(x, out=given)
     assert given["y"].tolist() == [4, 4, 4, 4]
+    twice = in_place("twice n=4")  # its code takes y alone
+    assert twice(x).tolist() == [0, 2, 4, 6]
+    twice.save(tmp_path / "out")
+    assert "int twice(struct twice *kernel, const float *x, float *y);" in (tmp_path / "out" / "twice.h").read_text()

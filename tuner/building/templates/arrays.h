@@ -265,8 +265,8 @@ static inline int by_size(const void *first, const void *second)
     return (a > b) - (a < b);
 }
 
-/* Prints the line of a check, for right results with the median of the seconds that `run` returns; returns whether the
-   results are wrong. Without an allowed error nothing was compared. */
+/* Prints the line of a check, for right results with the median and the least of the seconds that `run` returns; returns
+   whether the results are wrong. Without an allowed error nothing was compared. */
 static inline int report(const char *name, const char *device, struct verdict verdict, int is_compared,
                          const char *remark, double (*run)(void *), void *kernel)
 {
@@ -279,7 +279,8 @@ static inline int report(const char *name, const char *device, struct verdict ve
         for (int i = 0; i < RUNS; i++)
             times[i] = run(kernel);
         qsort(times, RUNS, sizeof times[0], by_size);
-        printf(", median of %d runs %.1f us", RUNS, 5e5 * (times[RUNS / 2 - 1] + times[RUNS / 2]));
+        printf(", median of %d runs %.1f us, least %.1f us", RUNS, 5e5 * (times[RUNS / 2 - 1] + times[RUNS / 2]),
+               1e6 * times[0]);
     }
     printf("\n");
     return !is_right(verdict);

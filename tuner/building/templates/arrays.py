@@ -131,7 +131,7 @@ def largest_error(output: NDArray[Any], expected: NDArray[Any], sizes: NDArray[n
 
 def report(about: Mapping[str, Any], device: str, worst: tuple[float, float], remark: str, run: Callable[[], float],
            runs: int) -> int:
-    """Print the line of a check, for right results with the median of the seconds that `run` returns.
+    """Print the line of a check, for right results with the median and the least of the seconds that `run` returns.
 
     `worst` is the `verdict`, `remark` stands behind it. Returns 1 if the results are wrong, else 0.
     """
@@ -143,6 +143,7 @@ def report(about: Mapping[str, Any], device: str, worst: tuple[float, float], re
                 f"(allowed {allowed:.1e})")
     line += remark
     if is_right:
-        line += f", median of {runs} runs {1e6 * statistics.median(run() for _ in range(runs)):.1f} us"
+        times = [1e6 * run() for _ in range(runs)]
+        line += f", median of {runs} runs {statistics.median(times):.1f} us, least {min(times):.1f} us"
     print(line)
     return int(not is_right)

@@ -45,6 +45,8 @@ class Kernel:
 
     def stored(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """An array as the kernel takes it: of its type, packed. A caller may keep it for later runs."""
+        if isinstance(array, np.ma.MaskedArray):
+            raise ValueError(f"{name} is a masked array, whose masked elements would be read; give its filled(...)")
         buffer, array = self.buffers[name], np.asarray(array)
         dtype = np.dtype(arrays.TYPES[buffer["type"]])
         if list(array.shape) != buffer["shape"] or array.dtype != dtype:
