@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from string import Template
 from typing import Any
 
 from seqtune.kernels.libraries.declared_kernel import RESERVED_WORDS
@@ -17,7 +16,7 @@ from seqtune.kernels.operations.table import operation
 from .c_language import C_TYPES, array_line, c_array
 from .check import Check
 from .check_header import CheckedKernel, check_header
-from .chosen import Chosen, template
+from .chosen import Chosen, filled
 
 # Words that no parameter may have: those of C and C++, and names that the functions of called.c use.
 _RESERVED = RESERVED_WORDS | {"address", "buffers", "code", "copy_in", "finish", "given", "i", "keep", "kept",
@@ -87,14 +86,14 @@ class CalledText:
         constant = self._constant
         pack = constant and (f"/* Copies {constant} to the device, in the kernel's order. It stays there: NULL stands "
                              f"for it in later calls. */\n{self._pack_head};\n")
-        return Template(template("called.h").decode()).substitute(self._words, pack=pack)
+        return filled("called.h", {**self._words, "pack": pack})
 
     def source(self) -> str:
         """The text of NAME.c."""
         pack = self._constant and (f"{self._pack_head}\n{{\n    return !kernel || !kernel->is_whole || copy_in(kernel, "
                                    f"CONSTANT, {self._parameters[self._constant]});\n}}\n\n")
-        return Template(template("called.c").decode()).substitute(
-            self._words, pack=pack, driver=self.driver, tables="\n".join([self.macros, *self.packings, self._tables()]))
+        return filled("called.c", {**self._words, "pack": pack, "driver": self.driver,
+                                   "tables": "\n".join([self.macros, *self.packings, self._tables()])})
 
     def check_header(self) -> str:
         """The text of check.h: it runs the kernel on plain arrays, and again with the constant on the device."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import TypeAlias, cast
 
 from seqtune.errors import MisuseError, SeqtuneError
@@ -85,6 +86,11 @@ def files_of(chosen: Sequence[Chosen]) -> Files:
 def template(name: str) -> bytes:
     """A file that is the same in the folders of all kernels."""
     return (Path(__file__).parent / "templates" / name).read_bytes()
+
+
+def filled(name: str, words: Mapping[str, object]) -> str:
+    """The text of a template in which ${WORD} stands for a word. Raises KeyError for one that is missing."""
+    return Template(template(name).decode()).substitute(words)
 
 
 def function_name(problem: Problem) -> str:

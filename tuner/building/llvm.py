@@ -21,9 +21,9 @@ from ..backends.llvm.offline_compiler import LLVMOfflineCompiler
 from ..backends.stored_operands import stored
 from .check import check_of
 from .check_header import check_header
-from .chosen import Chosen, Files, template
+from .chosen import Chosen, Files, filled, template
 from .cpu_support import support_text
-from .cpu_text import CpuKernel, library_header, library_source
+from .cpu_text import CpuKernel
 from .description import LAUNCH_JSON, README, described_launch, launch_json, readme
 from .packing import operand_loops
 
@@ -76,45 +76,50 @@ def folder(chosen: Sequence[Chosen]) -> Files:
     """The files of a library of kernels of one device. Raises BuildError, KernelError, MisuseError, UnavailableError.
     """
     device, library = chosen[0].device, chosen[0].name if len(chosen) == 1 else LIBRARY
-    compiler = LLVMOfflineCompiler(device)
+    compiler, (kernels, objects) = LLVMOfflineCompiler(device), _kernels(chosen, library)
     files: Files = {}
-    names: dict[KernelSource, dict[str, str]] = {}  # source -> entry -> its name in the object file
-    objects: dict[KernelSource, str] = {}
-    kernels = []
-    for one in chosen:
-        code = llvm_implementation(one.kernel)
-        source = code.source(one.problem, device, one.configuration)
-        launch = code.launch(one.problem, device, one.configuration)
-        entries, first = names.setdefault(source, {}), objects.setdefault(source, one.name)
-        entries |= {phase.entry: f"{first}_{phase.entry}" for phase in launch.phases}
-        tensors = plain_tensors(one.problem)
-        kernels.append(CpuKernel(one, tensors, *_packing(one, code, tensors), launch, entries,
-                                 check_of(one, tensors, f"reference_{one.name}")))
-    for source, name in objects.items():
-        files[f"{name}.o"], text = compiler.library(source, names[source])
+    for source, (name, entries) in objects.items():
+        files[f"{name}.o"], text = compiler.library(source, entries)
         files[f"{name}.ll"] = text.encode()
     arm, entry = is_arm(compiler.triple.partition("-")[0]), INSTRUCTION_SETS[device.instruction_set]
     headers, supported = support_text(compiler.features, arm, entry.vector_bits if entry.scalable else 0)
-    needs = f"{device.instruction_set} as {device.architecture} has it"
     about = chosen[0].problem.brief() if len(chosen) == 1 else f"{len(chosen)} kernels for {device.name}"
-    return {
-        README: readme(chosen, [_HOW.format(library=library, name=chosen[0].name, needs=needs)]),
-        LAUNCH_JSON: launch_json([(kernel.chosen, _part(kernel)) for kernel in kernels]),
-        f"{library}.h": library_header(library, kernels, about).encode(),
-        f"{library}.c": library_source(library, kernels, needs, headers, supported).encode(),
-        "check.c": template("check.c"), "arrays.h": template("arrays.h"),
-        "check.h": check_header(library, [kernel.checked(library) for kernel in kernels], 3, '"this CPU"').encode(),
-        "Makefile": _MAKEFILE.format(library=library, objects=" ".join(f"{name}.o" for name in objects.values())
-                                     ).encode(), **files}
+    words = {"library": library, "LIBRARY": library.upper(), "name": chosen[0].name, "about": about,
+             "needs": f"{device.instruction_set} as {device.architecture} has it", "headers": headers,
+             "supported": supported, "objects": " ".join(f"{name}.o" for name, _ in objects.values())}
+    header = filled("cpu.h", {**words, "kernels": "".join(kernel.declarations() for kernel in kernels)})
+    functions = filled("cpu.c", {**words, "kernels": "".join(kernel.source() for kernel in kernels)})
+    checks = check_header(library, [kernel.checked() for kernel in kernels], 3, '"this CPU"')
+    return {README: readme(chosen, [_HOW.format(**words)]),
+            LAUNCH_JSON: launch_json([(kernel.chosen, _part(kernel)) for kernel in kernels]),
+            f"{library}.h": header.encode(), f"{library}.c": functions.encode(), "check.c": template("check.c"),
+            "arrays.h": template("arrays.h"), "check.h": checks.encode(),
+            "Makefile": _MAKEFILE.format(**words).encode(), **files}
+
+
+def _kernels(chosen: Sequence[Chosen],
+             library: str) -> tuple[list[CpuKernel], dict[KernelSource, tuple[str, dict[str, str]]]]:
+    """The kernels; and the name of each source's object file, with the names of the source's entries in it."""
+    kernels: list[CpuKernel] = []
+    objects: dict[KernelSource, tuple[str, dict[str, str]]] = {}
+    for each in chosen:
+        problem, device, configuration = each.problem, each.device, each.configuration
+        code = llvm_implementation(each.kernel)
+        source, launch = code.source(problem, device, configuration), code.launch(problem, device, configuration)
+        name, entries = objects.setdefault(source, (each.name, {}))
+        entries |= {phase.entry: f"{name}_{phase.entry}" for phase in launch.phases}
+        check = check_of(each, plain_tensors(problem), f"reference_{each.name}")
+        kernels.append(CpuKernel(library, each, check, *_packing(each, code, check.tensors), launch, entries))
+    return kernels, objects
 
 
 def _part(kernel: CpuKernel) -> dict[str, object]:
     """The part of launch.json about a kernel."""
     packed: dict[str, tuple[int, dict[str, object]]] = {}
     if kernel.constant is not None:
-        size = element_type(kernel.tensors.inputs[kernel.constant].dtype).size
+        size = element_type(kernel.check.tensors.inputs[kernel.constant].dtype).size
         packed[kernel.constant] = kernel.packed_bytes // size, {"packed_by": f"{kernel.chosen.name}_pack"}
-    return {**described_launch(kernel.launch, kernel.tensors, packed), "check": kernel.check.to_json()}
+    return {**described_launch(kernel.launch, kernel.check.tensors, packed), "check": kernel.check.to_json()}
 
 
 def _packing(chosen: Chosen, code: LLVMImplementation, tensors: Tensors) -> tuple[str, int]:
