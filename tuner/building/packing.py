@@ -122,12 +122,14 @@ def packing_loops(name: str, pack: Pack, shape: Sequence[int], dtype: str, group
         wanted = index_map(pack, shape, dtype, packed)
         if wanted is None:
             continue
-        for axes in _axes(split):
-            digits = _digits(_renumbered(wanted, axes), [math.prod(size for size, _ in axis) for axis in axes])
-            if digits is not None:
-                loops = PackingLoops(digits, axes, dtype, packed)
-                if np.array_equal(places(loops.to_json()), wanted) and _copies(pack, wanted, shape, dtype, packed):
-                    return loops
+        for parts in _orders(split):
+            numbered = _renumbered(wanted, parts)
+            for axes in _axes(parts):
+                digits = _digits(numbered, [math.prod(size for size, _ in axis) for axis in axes])
+                if digits is not None:
+                    loops = PackingLoops(digits, axes, dtype, packed)
+                    if np.array_equal(places(loops.to_json()), wanted) and _copies(pack, wanted, shape, dtype, packed):
+                        return loops
     raise KernelError(f"the packing of {name} is no order of loops over an operand of shape {tuple(shape)}")
 
 
@@ -144,23 +146,24 @@ def index_map(pack: Pack, shape: Sequence[int], dtype: str, packed_dtype: str) -
     Indices are packed as several digits, because the packing may round them to the element type. None if the packed
     array does not hold such elements, or others than the operand's.
     """
-    count, base, element = math.prod(shape), _largest_whole(element_type(dtype)), element_type(packed_dtype)
-    numbers, result, scale = np.arange(count), np.zeros(0, np.int64), 1
-    while scale == 1 or scale < count:
-        digits = (numbers // scale) % base + 1
+    count, bits, element = math.prod(shape), _whole_bits(element_type(dtype)), element_type(packed_dtype)
+    numbers, result, shift = np.arange(count), np.zeros(0, np.int64), 0
+    while not shift or numbers[-1]:
+        digits = (numbers & ((1 << bits) - 1)) + 1
         packed = np.ascontiguousarray(pack(digits.astype(element_type(dtype).host).reshape(shape)))
-        found = decode(packed.reshape(-1).view(element.stored), packed_dtype)
-        if not ((found >= 0) & (found <= base) & (found == np.round(found))).all():
+        elements = decode(packed.reshape(-1).view(element.stored), packed_dtype)
+        found = elements.astype(np.int64)
+        if (found != elements).any() or found.min() < 0 or found.max() > 1 << bits:
             return None
-        found = found.astype(np.int64)
-        result = found - 1 if scale == 1 else np.where(result == PADDED, PADDED, result + (found - 1) * scale)
-        scale *= base
+        result = np.where(result == PADDED, PADDED, result + (found - 1 << shift)) if shift else found - 1
+        numbers >>= bits
+        shift += bits
     return result if (result < count).all() else None
 
 
 def _copies(pack: Pack, wanted: Indices, shape: Sequence[int], dtype: str, packed_dtype: str) -> bool:
     """Whether the packing copies all bits of other numbers, too: negative ones, and fractions."""
-    element, unit = element_type(dtype), _largest_whole(element_type(dtype))
+    element, unit = element_type(dtype), 1 << _whole_bits(element_type(dtype))
     numbers = np.random.default_rng(0).integers(-unit, unit + 1, shape)
     array = (numbers / unit if element.is_float else numbers).astype(element.host)
     elements = encode(array, packed_dtype).reshape(-1)
@@ -168,21 +171,24 @@ def _copies(pack: Pack, wanted: Indices, shape: Sequence[int], dtype: str, packe
     return np.array_equal(packed, np.where(wanted == PADDED, elements.dtype.type(0), elements[wanted]))
 
 
-def _largest_whole(element: ElementType) -> int:
-    """A number up to which the type holds all whole ones."""
-    return round(0.5 / element.rounding) if element.rounding else 1 << min(20, 8 * element.size - 2)
+def _whole_bits(element: ElementType) -> int:
+    """The number of bits up to whose power of two the type holds all whole numbers, at most 24."""
+    return round(-math.log2(element.rounding or 2.0**-24)) if element.is_float else min(24, 8 * element.size - 2)
 
 
-def _axes(split: Sequence[int]) -> Iterator[list[Axis]]:
-    """The axes of an operand, in its order and with the second behind the others (channels last), one by one or joined.
-    """
-    steps = [math.prod(split[axis + 1:]) for axis in range(len(split))]
-    for order in ([*range(len(split))], [0, 1, *range(3, len(split)), 2] if len(split) > 3 else []):
-        parts = [(split[axis], steps[axis]) for axis in order if split[axis] > 1] or [(1, 1)] if order else []
-        for cuts in range(len(parts) - 1, -1, -1):
-            for chosen in combinations(range(1, len(parts)), cuts):
-                ends = (0, *chosen, len(parts))
-                yield [_joined(parts[begin:end]) for begin, end in pairwise(ends)]
+def _orders(split: Sequence[int]) -> list[list[tuple[int, int]]]:
+    """The axes of an operand as sizes and steps, in its order and with the second behind the others (channels last)."""
+    parts = [(size, math.prod(split[axis + 1:])) for axis, size in enumerate(split)]
+    orders = (parts, [*parts[:2], *parts[3:], parts[2]]) if len(parts) > 3 else (parts,)
+    return [[part for part in order if part[0] > 1] or [(1, 1)] for order in orders]
+
+
+def _axes(parts: Sequence[tuple[int, int]]) -> Iterator[list[Axis]]:
+    """The axes one by one, and joined in all ways, the fewest joints first."""
+    for cuts in range(len(parts) - 1, -1, -1):
+        for chosen in combinations(range(1, len(parts)), cuts):
+            ends = (0, *chosen, len(parts))
+            yield [_joined(parts[begin:end]) for begin, end in pairwise(ends)]
 
 
 def _joined(parts: Sequence[tuple[int, int]]) -> Axis:
@@ -194,10 +200,12 @@ def _joined(parts: Sequence[tuple[int, int]]) -> Axis:
     return tuple(joined)
 
 
-def _renumbered(wanted: Indices, axes: Sequence[Axis]) -> Indices:
-    """The index map in which elements are numbered along these axes."""
+def _renumbered(wanted: Indices, parts: Sequence[tuple[int, int]]) -> Indices:
+    """The index map in which elements are numbered along axes of these sizes and steps in the operand."""
+    if list(parts) == sorted(parts, key=lambda part: -part[1]):
+        return wanted
     numbers, result = np.maximum(wanted, 0), np.zeros(len(wanted), np.int64)
-    for size, step in (part for axis in axes for part in axis):
+    for size, step in parts:
         result = result * size + numbers // step % size
     return np.where(wanted == PADDED, PADDED, result)
 
@@ -208,7 +216,7 @@ def _digits(wanted: Indices, sizes: Sequence[int]) -> list[Loop] | None:
     axes = np.stack(np.unravel_index(np.where(known, wanted, 0), sizes), axis=-1)  # (place, axis)
     loops: list[Loop] = []
     while len(axes) > 1:
-        found = next(filter(None, (_innermost(axes, known, turns, sizes[0]) for turns in _divisors(len(axes)))), None)
+        found = next(filter(None, (_innermost(axes, known, turns, sizes) for turns in _divisors(len(axes)))), None)
         if found is None:
             return None
         loops.append(found)
@@ -222,26 +230,31 @@ def _divisors(number: int) -> list[int]:
     return sorted({number // divisor for divisor in small} | set(small) - {1}, reverse=True)
 
 
-def _innermost(axes: Indices, known: NDArray[np.bool_], turns: int, size: int) -> Loop | None:
-    """The innermost loop, if it can have this number of turns; None if not.
+def _innermost(axes: Indices, known: NDArray[np.bool_], turns: int, sizes: Sequence[int]) -> Loop | None:
+    """The innermost loop, if it can have this number of turns; None if not. `sizes` are those of the axes.
 
-    Where all turns but the first are padding, it leaves the first axis, which has this `size`.
+    Where all turns but the first are padding, it leaves the first axis.
     """
     rows, there = axes.reshape(-1, turns, axes.shape[1]), known.reshape(-1, turns)
     fullest = 0 if there[0].all() else int(np.argmax(np.count_nonzero(there, axis=1)))
     length = int(np.count_nonzero(there[fullest]))
     if length == 1:
-        return None if there[:, 1:].any() else Loop(turns, (Move(0, size, size * (turns - 1)),))
-    moved, middle = rows[fullest, :length] - rows[fullest, 0], length // 2  # what is known of them, from the first on
-    step, last = moved[min(1, middle)], moved[-1]
-    if not there[fullest, :length].all() or not ((moved[middle] == middle * step) | (moved[middle] == last)).all():
+        return None if there[:, 1:].any() else Loop(turns, (Move(0, sizes[0], sizes[0] * (turns - 1)),))
+    line, middle = rows[fullest, :length], length // 2  # what is known of them, from the first on
+    step, half, last = (line[turn] - line[0] for turn in (min(1, middle), middle, length - 1))
+    if not ((half == middle * step) | (half == last)).all() or not there[fullest, :length].all():
         return None
     # a limit is reached before the last turn; where the turns beyond `length` are padding, there is none
     most = np.where(last == step * (length - 1), step * (turns - 1), last)
     steps = np.minimum(np.arange(turns)[:, None] * step, most)
-    if not step.any() or (step < 0).any() or (moved != steps[:length]).any():
+    if not step.any() or (step < 0).any() or (line - line[0] != steps[:length]).any():
         return None
-    same = (rows == rows[:, :1] + steps).all(axis=2) | ~there
-    starts = there[:, 0] | ~there.any(axis=1)
-    moves = (Move(int(axis), int(step[axis]), int(most[axis])) for axis in np.flatnonzero(step))
-    return Loop(turns, tuple(moves)) if same.all() and starts.all() else None
+    for some in (slice(None, None, len(rows) // 16 + 1), slice(None)):  # most are refused by a few rows
+        reached, there_some = rows[some, :1] + steps, there[some]
+        right = (rows[some] == reached).all(axis=2)
+        if not there_some.all():  # padding is where the loop leaves an axis, or where its first turn is padding
+            started, inside = there_some[:, :1], (reached < sizes).all(axis=2)
+            right = np.where(there_some, right & started, ~(inside & started))
+        if not right.all():
+            return None
+    return Loop(turns, tuple(Move(int(axis), int(step[axis]), int(most[axis])) for axis in np.flatnonzero(step)))

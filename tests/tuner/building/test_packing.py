@@ -29,7 +29,8 @@ PROBLEMS = (
     "conv2d c=34 h=5 w=5 k=34 r=3 s=3 groups=34 layout=NHWC", "conv2d c=24 h=6 w=6 k=24 r=3 s=3 groups=3 layout=NHWC",
     "conv2d c=12 h=8 w=8 k=20 r=3 s=3 groups=2 layout=NHWC dtype=bf16", "gemm m=9 n=53 k=31",
     "gemm m=21 n=1 k=19 trans_b=yes", "gemm m=26 n=20 k=1 trans_b=yes dtype=fp16",
-    "gemm m=9 n=53 k=32 trans_b=yes", "gemm m=9 n=50 k=32 dtype=bf16", "gemm m=9 n=50 k=32 trans_b=yes dtype=fp16")
+    "gemm m=9 n=53 k=32 trans_b=yes", "gemm m=9 n=50 k=32 dtype=bf16", "gemm m=9 n=50 k=32 trans_b=yes dtype=fp16",
+    "gemm m=9 n=40 k=1 trans_b=yes", "gemm m=8 n=1 k=50 trans_b=yes dtype=bf16")  # padding along an axis of one number
 COMPUTED = ("conv2d c=6 h=9 w=7 k=50 r=3 s=3 pad=1", "gemm m=9 n=50 k=32 dtype=int8",
             "gemm m=9 n=50 k=32 trans_b=yes dtype=int8")
 
