@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .candidate import Candidate
     from .confidence.explanation import Explanation
-    from .mixture.winners import Excess
+    from .largest import Excess
     from .model import TaskPredictor
 
 SEEDS = 8  # proposals of the predictor with which a search begins

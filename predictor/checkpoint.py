@@ -1,17 +1,18 @@
 """Checkpoint: a trained translator with its vocabulary and its trees, stored in a folder.
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
-provenance, metrics) and, if there is a ranker, trees.safetensors; if there is a learned mixture, mixture.safetensors. A
-translator that has learned another tuner's choices has weights in 16 bits, tables of MIOpen's solvers, a filter of the
-problems that it has learned from and, in trees.zlib, trees that choose values. A retrained checkpoint answers for some
-devices only; the subfolder `former` contains the whole checkpoint that answers for all others, which may be a retrained
-one as well.
+provenance, metrics) and, if there is a ranker, trees.safetensors. A translator that has learned another tuner's choices
+has weights in 16 bits, tables of MIOpen's solvers, a filter of the problems that it has learned from and, in
+trees.zlib, trees that choose values. A retrained checkpoint answers for some devices only; the subfolder `former`
+contains the whole checkpoint that answers for all others, which may be a retrained one as well. Checkpoints of earlier
+versions also had a mixture of experts, which is not read, and a confidence model that was fitted to its answers.
 The content is not trusted: see `seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it
 import neither torch nor transformers. Raises CheckpointError.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue
 from safetensors.numpy import save as save_arrays
 
-from seqtune.errors import CheckpointError, MisuseError
+from seqtune.errors import CheckpointError, MisuseError, SeqtuneWarning
 from seqtune.kernels.devices.accelerators import ACCELERATORS, BACKENDS, chip_of, find
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
@@ -36,8 +37,9 @@ from .candidate import Candidate
 from .checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
 from .choices.about import ChoicesAbout
 from .confidence.model import ConfidenceModel
-from .mixture.mixture import UNLEARNED, Candidates, Mixed, Mixture, MixtureFields
-from .mixture.winners import Excess
+from .experts.expert import Expert
+from .experts.mean import Opinions, ask
+from .largest import NONE_LEARNED, Excess, Largest
 from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .sequence import beam
 from .sequence.beam import NextWord
@@ -61,8 +63,10 @@ class _About(About):
 
     trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
         default={}, max_length=10_000)
-    confidence: ConfidenceModel | None = None
-    mixture: MixtureFields | None = None  # None: the fixed mean of trees and judge
+    estimator: ConfidenceModel | None = None  # of the plain mean's answers
+    largest: Largest = NONE_LEARNED
+    confidence: JsonValue = None  # earlier versions: of the answers of a mixture
+    mixture: JsonValue = None  # earlier versions
     tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
     retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
         default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
@@ -93,7 +97,8 @@ class Checkpoint:
     former: Checkpoint | None = None
     retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
     choices: LearnedChoices | None = None  # None: it was trained on measured times
-    mixture: Mixture = UNLEARNED
+    largest: Largest = NONE_LEARNED
+    trees_propose: bool = True  # see `Proposer`; not saved
 
     @classmethod
     def of_translator(cls, translator: Translator, vocabulary: Vocabulary,
@@ -132,10 +137,12 @@ class Checkpoint:
             raise CheckpointError(f"{folder.path} has a former checkpoint, too; seqtune writes {MOST_LAYERS} layers at "
                                   "most")
         former = cls._read(folder.path / FORMER, layers - 1) if about.retrained_for else None
-        mixture = UNLEARNED if about.mixture is None else Mixture.read(
-            folder.path / "mixture.safetensors", about.mixture, about.kernels)
+        if about.confidence is not None:
+            warnings.warn(f"{folder.path} was trained by an earlier version: its answers are now the plain mean of its "
+                          "experts, without expected shares; train it again to have these", SeqtuneWarning,
+                          stacklevel=3)
         return cls(folder.size, state, vocabulary, about.provenance, about.metrics, about.seed, ranker,
-                   about.confidence, former, frozenset(about.retrained_for), choices, mixture)
+                   about.estimator, former, frozenset(about.retrained_for), choices, about.largest)
 
     def save(self, path: str | Path) -> Path:
         """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
@@ -143,10 +150,10 @@ class Checkpoint:
         A folder that is not a checkpoint is not overwritten.
         """
         config = {**asdict(self.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
-        confidence = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
+        estimator = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about,
-                       confidence=confidence, mixture=self.mixture.about,
+                       estimator=estimator, largest=self.largest,
                        tree_features="ratios" if self.ranker is None else self.ranker.listed,
                        retrained_for=tuple(sorted(self.retrained_for)),
                        choices=None if self.choices is None else self.choices.about())
@@ -161,8 +168,6 @@ class Checkpoint:
                 self.choices.trees.write(fresh)
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
-            if self.mixture.is_learned:
-                (fresh / "mixture.safetensors").write_bytes(save_arrays(self.mixture.arrays()))
             if self.former is not None:
                 self.former.save(fresh / FORMER)
         return Path(path)
@@ -267,7 +272,7 @@ class Checkpoint:
 
     def excesses(self, task: Task) -> tuple[Excess, ...]:
         """Return the numbers in which a problem on a GPU exceeds all that this layer has learned from."""
-        return self.mixture.excesses(task) if task.device.backend in BACKENDS else ()
+        return self.largest.exceeded(task) if task.device.backend in BACKENDS else ()
 
     @cached_property
     def _trained_on(self) -> frozenset[str]:
@@ -314,25 +319,29 @@ class Checkpoint:
 
         return Translator.of_arrays(self.size, self.state)
 
-    def expected(self, task: Task, numbers: Numbers) -> Floats:
-        """The slowness log(time / best) of configurations by the mixture's experts together, (configuration,).
+    @cached_property
+    def experts(self) -> tuple[Expert, ...]:
+        """Those that have an opinion on configurations; their plain mean counts."""
+        return tuple(expert for expert in (self.ranker, self.judge) if expert is not None)
 
-        It is NaN for kernels without trees if no other expert knows them. The judge knows the slowness up to a
-        constant, so its mean is the ranker's, or, if some kernels lack trees, the least is 0.
+    def expected(self, task: Task, numbers: Numbers) -> Floats:
+        """The slowness log(time / best) of configurations by the experts together, (configuration,).
+
+        It is NaN if no expert knows all of them. Without trees of a kernel the judge's least is 0.
         """
         return self.opinions(task, numbers).slowness
 
-    def opinions(self, task: Task, numbers: Numbers) -> Mixed:
-        """The opinions of the mixture's experts on configurations, and the mixture's own."""
-        candidates = Candidates(task, numbers, np.zeros(len(numbers)), self.mixture.neighbours(task))
-        return self.mixture.mixed(self.proposer().asked(candidates))
+    def opinions(self, task: Task, numbers: Numbers) -> Opinions:
+        """The opinions of the experts on configurations, and their mean."""
+        return ask(self.experts, task, numbers)
 
     def proposer(self, evidence: Evidence | None = None) -> Proposer:
         """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""
-        return Proposer(self.next_word(), self.ranker, evidence, self.estimator, self.judge, self.mixture)
+        return Proposer(self.next_word(), self.experts, self.ranker if self.trees_propose else None, evidence,
+                        self.estimator)
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
-        """Propose the beam's most probable configurations of each task, ordered by the ranker and the evidence.
+        """Propose the beam's most probable configurations of each task, ordered by the experts and the evidence.
 
         Tasks of a layer are searched together, which changes no number.
         """

@@ -6,16 +6,13 @@ for a task counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from seqtune.kernels.task import Task
 
 from .candidate import Candidate
-from .mixture.mixture import UNLEARNED
 from .model import Predictor
 from .trees.ranker import Ranker
 
@@ -23,33 +20,15 @@ if TYPE_CHECKING:
     from .checkpoint import Checkpoint
 
 
-class RankerAlone:
-    """The trees of a checkpoint as a predictor that ranks every valid configuration."""
+@dataclass(frozen=True)
+class TreesAlone:
+    """Trees as a predictor that ranks every valid configuration; `trees` gives those that answer for a task."""
 
-    def __init__(self, ranker: Ranker) -> None:
-        self.ranker = ranker
-
-    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        """Return the `count` best-ranked configurations of each task."""
-        orders = [np.argsort(self.ranker.slowness(task, np.arange(len(task))), kind="stable") for task in tasks]
-        return [[Candidate(task[number]) for number in order[:count].tolist()]
-                for task, order in zip(tasks, orders, strict=True)]
-
-
-class CheckpointTrees:
-    """The trees of a checkpoint, all of whose layers have trees: each task is ranked by the layer that answers."""
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
+    trees: Callable[[Task], Ranker]
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         """Return the `count` best-ranked configurations of each task."""
-        return [self._trees(task).propose([task], count)[0] for task in tasks]
-
-    def _trees(self, task: Task) -> RankerAlone:
-        ranker = self.checkpoint.on(task.device, task.kernels).ranker
-        assert ranker is not None
-        return RankerAlone(ranker)
+        return [[Candidate(task[number]) for number in self.trees(task).first(task, count).tolist()] for task in tasks]
 
 
 def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
@@ -65,10 +44,16 @@ def parts_of(predictor: Predictor | None) -> Mapping[str, Predictor]:
         return {}
     parts: dict[str, Predictor] = {"transformer": _without_trees(predictor)}
     if all(layer.ranker is not None for layer in predictor.layers):
-        parts["trees"] = CheckpointTrees(predictor)
+        parts["trees"] = TreesAlone(lambda task: _trees(predictor, task))
     return parts
+
+
+def _trees(checkpoint: Checkpoint, task: Task) -> Ranker:
+    ranker = checkpoint.on(task.device, task.kernels).ranker
+    assert ranker is not None
+    return ranker
 
 
 def _without_trees(checkpoint: Checkpoint) -> Checkpoint:
     former = None if checkpoint.former is None else _without_trees(checkpoint.former)
-    return replace(checkpoint, ranker=None, former=former, mixture=UNLEARNED)
+    return replace(checkpoint, ranker=None, former=former)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from seqtune.tuner.measuring.deadline import Deadline
 
     from .candidate import Candidate
-    from .mixture.mixture import Mixed
-    from .mixture.winners import Excess
+    from .experts.mean import Opinions
+    from .largest import Excess
     from .proposing import Evidence
     from .sequence.vocabulary import Vocabulary
     from .trees.ranker import Ranker
@@ -136,7 +136,7 @@ class TaskPredictor(Predictor, Protocol):
         """The slowness log(time / best) of configurations by all its parts, (configuration,); NaN if unknown."""
         ...
 
-    def opinions(self, task: Task, numbers: Numbers) -> Mixed:
+    def opinions(self, task: Task, numbers: Numbers) -> Opinions:
         """The opinions of its experts on configurations, and its own; a predictor may have no experts."""
         ...
 

@@ -15,8 +15,8 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
 from .candidate import Candidate
-from .mixture.mixture import Mixed
-from .mixture.winners import Excess
+from .experts.mean import Opinions, ask
+from .largest import Excess
 
 if TYPE_CHECKING:
     from .proposing import Evidence
@@ -64,9 +64,9 @@ class UntrainedPredictor:
         """NaN, which means unknown, for every configuration."""
         return np.full(len(numbers), np.nan)
 
-    def opinions(self, task: Task, numbers: Numbers) -> Mixed:
+    def opinions(self, task: Task, numbers: Numbers) -> Opinions:
         """Nothing: there is no expert."""
-        return Mixed.unknown(len(numbers))
+        return ask((), task, numbers)
 
     def safe_default(self, task: Task, evidence: Evidence | None = None) -> Candidate:
         """The safe default of a task, without a confidence."""

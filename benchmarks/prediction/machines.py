@@ -56,7 +56,7 @@ def evaluated_rows(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Pr
 def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row], dict[str, Any]]:
     """Train without the group and evaluate it in every setting; return the rows and the reports of the trainings."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.mixture.experts import Default
+    from seqtune.predictor.learning.times.baselines import Default
 
     held_out = measured_tasks(split.own, held_out=True)
     predictor, training = trees_of(given, split) if given.trees_only else trained(given, split)
@@ -86,10 +86,10 @@ def ranker_of(predictor: Checkpoint | Ranker) -> Ranker:
 
 def methods(predictor: Checkpoint | Ranker) -> dict[str, Predictor]:
     """A predictor and its parts, by the names of their methods."""
-    from seqtune.predictor.checkpoint_parts import RankerAlone, parts_of
+    from seqtune.predictor.checkpoint_parts import TreesAlone, parts_of
 
     if isinstance(predictor, Ranker):
-        return {"trees": RankerAlone(predictor)}
+        return {"trees": TreesAlone(lambda task: predictor)}
     return {OURS: predictor, **parts_of(predictor)}
 
 

@@ -29,7 +29,7 @@ from ..trees.ranker import Ranker
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
-    from ..mixture.mixture import Mixed
+    from ..experts.mean import Opinions
 
 MOST_KNOWN, MOST_FACTS = 3, 5  # rows that are shown
 FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",
@@ -75,10 +75,10 @@ class FactWeight:
 
 @dataclass(frozen=True, slots=True)
 class ExpertOpinion:
-    """One expert's weight in the mixture, and the share of the best speed that it expects of each proposal."""
+    """The share of the best speed that one expert expects of each proposal."""
 
     expert: str
-    weight: float  # in the mean of the experts' expected log times; the weights sum to 1
+    weight: float  # in the mean of the experts' expected log times; all count the same, and the weights sum to 1
     shares: tuple[float, ...]  # the expected share of the best speed of each proposal
 
 
@@ -89,7 +89,7 @@ class Explanation:
     steps: tuple[ValueStep, ...]
     known: tuple[KnownProblem, ...]  # nearest first
     facts: tuple[FactWeight, ...]  # the most important first
-    experts: tuple[ExpertOpinion, ...] = ()  # the heaviest first; none where the predictor is no mixture
+    experts: tuple[ExpertOpinion, ...] = ()  # none where the predictor has none
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -99,17 +99,17 @@ class Explanation:
 
 
 def explain(task: Task, proposals: Sequence[Configuration], ranker: Ranker | None, known: Sequence[KnownProblem],
-            said: Mixed | None = None) -> Explanation:
+            said: Opinions | None = None) -> Explanation:
     """Explain the first of the proposals, of which there is at least one; `said` is what the experts say of them."""
     return Explanation(tuple(steps_of(task, proposals[0], ranker)), tuple(nearest(task, known)),
                        tuple(fact_weights(task, proposals, ranker, known)),
                        () if said is None else tuple(expert_opinions(said)))
 
 
-def expert_opinions(said: Mixed) -> list[ExpertOpinion]:
-    """The expectations of each expert that counts, the heaviest first."""
-    return [ExpertOpinion(name, said.weights[name], tuple(np.exp(-said.opinions[name]).clip(0, 1).tolist()))
-            for name in sorted(said.weights, key=lambda name: -said.weights[name])]
+def expert_opinions(said: Opinions) -> list[ExpertOpinion]:
+    """The expectations of each expert."""
+    return [ExpertOpinion(name, 1 / len(said.by_expert), tuple(np.exp(-opinion.mean(axis=1)).clip(0, 1).tolist()))
+            for name, opinion in said.by_expert.items()]
 
 
 @lru_cache(maxsize=1)

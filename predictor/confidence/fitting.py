@@ -1,7 +1,7 @@
 """Confidence fitting: observes how much is lost on problems and machines that trees were not fitted to.
 
-The trees of the ranker are fitted again without each part of the problems (cross-fitting); with the nearest problems'
-winners they propose for the part that they have not seen. From these proposals the loss trees learn (see `losses`). A
+The trees of the ranker are fitted again without each part of the problems (cross-fitting); they propose for the part
+that they have not seen. From these proposals the loss trees learn (see `losses`). A
 training's validation problems then show how much all models together lose on known devices; without them those
 proposals do, with losses that trees without the part expect. For new machines the trees of the ranker are fitted
 without one; the translator takes no part there, since that would need a training for each machine. Proposals are made
@@ -22,8 +22,6 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from ..device_identity import identity
-from ..mixture.mixture import Candidates, Mixture
-from ..mixture.winners import Entry, Winners
 from ..proposing import Proposals
 from ..say import Say, silent
 from ..trees.cost_trees import WORST, Trees, TreesOptions
@@ -182,25 +180,20 @@ def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: Trees
     for left_out in parts:
         fitting = [measured for measured in tasks if not left_out(measured)]
         if fitting:
-            observed += observe_with(Trees(fitting, options), fitting,
-                                     [measured for measured in tasks if left_out(measured)])
+            observed += observe_with(Trees(fitting, options), [measured for measured in tasks if left_out(measured)])
     return observed
 
 
-def observe_with(trees: Trees, fitting: Sequence[MeasuredTask],
-                 tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
-    """Propose among the measured configurations of tasks with trees and winners of the tasks that they were fitted to.
-    """
-    mixture = Mixture.learned(Winners.of(map(Entry.of, fitting)))
+def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
+    """Propose among the measured configurations of tasks with trees that were not fitted to them."""
     observed: list[ObservedProposals] = []
     for measured in tasks:
         narrowed = measured.measured_only()
         task = narrowed.task
         if not all(trees.knows(space.kernel) for space in task.spaces):
             continue
-        candidates = Candidates(task, np.arange(len(task)), np.zeros(len(task)), mixture.neighbours(task),
-                                trees.members(task.spaces).astype(np.float64))
-        proposals = Proposals.of(candidates, mixture).ordered()
+        members = trees.members(task.spaces).astype(np.float64)
+        proposals = Proposals(task, np.arange(len(task)), np.zeros(len(task)), members.mean(axis=1), members).ordered()
         observed.append(_observed(measured, narrowed, proposals.select(np.arange(min(PROPOSALS, len(task))))))
     return observed
 

@@ -1,9 +1,9 @@
 """Loss trees: small boosted trees that expect how much of the best speed a first proposal loses.
 
 They are fitted to the proposals that were made for each training problem by experts that had not seen it. What they
-read of a proposal is known before measuring: the slowness that the ranker's trees and the nearest problems expect of
-it, how near these problems are, how far the candidates lie apart, the ratios of problem and device, and what is usually
-lost on the device. The expected slowness alone does not rank well: where configurations are alike it is nearly 0.
+read of a proposal is known before measuring: the slowness that the experts expect of it, how far the candidates lie
+apart, the ratios of problem and device, and what is usually lost on the device. The expected slowness alone does not
+rank well: where configurations are alike it is nearly 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..trees.forest import Forest
 if TYPE_CHECKING:
     from ..proposing import Proposals
 
-OWN = ("trees", "trees' lead", "nearest", "nearest less trees", "nearness", "spread", "fifth's distance")
+OWN = ("slowness", "lead", "spread", "fifth's distance")
 NAMING = ("lane_rate", "worker_bandwidth")  # ratios of the machine alone: trees that read them know few machines
 COLUMNS = (*OWN, *(name for name in RATIOS if name not in NAMING))  # and last, the usual loss on the device
 UNKNOWN = -20.0  # log2 of a ratio that is unknown: below all others
@@ -105,20 +105,12 @@ class LossTrees(BaseModel):
 def columns_of(proposals: Proposals) -> NDArray[np.float64]:
     """What the trees read of proposals: (proposal, column) in the order of COLUMNS."""
     slowness, task = proposals.slowness, proposals.task
-    trees, nearest = slowness, slowness
-    if proposals.opinions is not None:  # an expert without an opinion agrees with the others
-        above = np.where(np.isnan(proposals.opinions), 0.0, proposals.opinions)
-        trees = slowness + above[:, 0]
-        nearest = np.where(np.isnan(proposals.opinions[:, 1]), trees, slowness + above[:, 1])
-    ascending = np.sort(trees)
+    ascending = np.sort(slowness)
     columns = np.empty((len(slowness), len(COLUMNS)))
-    columns[:, 0] = trees
-    columns[:, 1] = trees - ascending[0]
-    columns[:, 2] = nearest
-    columns[:, 3] = nearest - trees
-    columns[:, 4] = proposals.nearness
-    columns[:, 5] = trees.std()
-    columns[:, 6] = ascending[min(FIFTH, len(ascending) - 1)] - ascending[0]
+    columns[:, 0] = slowness
+    columns[:, 1] = slowness - ascending[0]
+    columns[:, 2] = slowness.std()
+    columns[:, 3] = ascending[min(FIFTH, len(ascending) - 1)] - ascending[0]
     ratios = machine_ratios(task.problem, task.device)
     columns[:, len(OWN):] = [math.log2(ratio) if (ratio := ratios[name]) else UNKNOWN for name in COLUMNS[len(OWN):]]
     return columns

@@ -27,7 +27,6 @@ from seqtune.kernels.task import Floats, MeasuredTask
 
 from ..candidate import Confidence
 from ..device_identity import LONGEST_IDENTITY, identity
-from ..trees.ranker import TAU
 from .losses import LossTrees
 
 if TYPE_CHECKING:
@@ -176,16 +175,15 @@ def _array(quantiles: tuple[float, ...]) -> Floats:
 def signals_of(slowness: Floats, members: Floats | None, log_probabilities: Floats | None = None) -> Floats:
     """The signals of proposals, without the loss, from their expected log slowness and what each member predicts.
 
-    Shapes: `slowness` (proposal,), `members` (proposal, member), `log_probabilities` (proposal,), as those of ordered
-    proposals. Without members the ensemble counts as agreeing; without log-probabilities the doubt is NaN.
+    Shapes: `slowness` (proposal,), `members` (proposal, member), `log_probabilities` (proposal,) of the
+    beam search. Without members the ensemble counts as agreeing; without log-probabilities the doubt is NaN.
     """
     predicted = slowness[:, None] if members is None else slowness[:, None] + members - members.mean(
         axis=1, keepdims=True)
     regret = (predicted - predicted.min(axis=0)).mean(axis=1)
     doubt = np.full(len(slowness), np.nan)
     if log_probabilities is not None:
-        searched = log_probabilities + slowness / TAU  # as before the slowness counted, up to a constant
-        doubt = np.minimum(searched.max() - searched, MOST_DOUBT)
+        doubt = np.minimum(log_probabilities.max() - log_probabilities, MOST_DOUBT)
     return np.column_stack([np.maximum(slowness, 0.0), regret, predicted.std(axis=1), doubt])
 
 

@@ -112,7 +112,7 @@ class Correction:
         numbers = np.concatenate([proposals.numbers, added])
         slowness = np.array([slowness_of.get(number, predicted) for number, predicted in zip(
             numbers.tolist(), [*slowness.tolist(), *[WORST] * len(added)], strict=True)])
-        # the beam's opinion of a configuration does not count against its measurement
+        # the beam's doubt of a configuration does not count against its measurement
         likeliest = proposals.log_probabilities.max()
         log_probabilities = np.concatenate([proposals.log_probabilities, np.full(len(added), likeliest)])
         log_probabilities[np.isin(numbers, chosen)] = likeliest
@@ -123,11 +123,7 @@ class Correction:
             members = np.concatenate([members, np.repeat(slowness[len(proposals):, None], members.shape[1], axis=1)])
             means = members.mean(axis=1, keepdims=True)
             members = np.where(np.isin(numbers, chosen)[:, None], means + (1 - TRUST) * (members - means), members)
-        opinions = proposals.opinions
-        if opinions is not None:
-            opinions = np.concatenate([opinions, np.zeros((len(added), opinions.shape[1]))])
-            opinions = np.where(np.isin(numbers, chosen)[:, None], (1 - TRUST) * opinions, opinions)
-        return Proposals(task, numbers, log_probabilities, slowness, members, opinions, proposals.nearness)
+        return Proposals(task, numbers, log_probabilities, slowness, members)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The trees by kernel and part, to be kept in a file."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..trees.ranker import Ranker
     from .correction import Correction
 
-VERSION = 2  # of the correction's mathematics; a cached fit of another version is not used
+VERSION = 3  # of the correction's mathematics; a cached fit of another version is not used
 LARGEST_FILE = 5_000_000  # bytes of a cached correction
 MEASUREMENTS = "number of measurements"  # array of a file; no kernel has a blank in its name
 KEPT_FILES = 8  # cached corrections; the oldest ones are deleted
@@ -147,8 +147,6 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
             verified: bool) -> str:
     from seqtune.kernels.registry import kernel, table
 
-    from ..checkpoint import Checkpoint
-
     versions = {name: kernel(name).version for name in table(device.backend) if name in ranker.forests}
     content = json.dumps([VERSION, ranker.listed, device.to_json(), str(path.resolve()), state, verified, versions])
     digest = hashlib.sha256(content.encode())
@@ -157,10 +155,6 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
             digest.update(name.encode() + forest.value.tobytes())
     for name, array in sorted(predictor.state.items()):
         if name.startswith("judge."):  # no training changes the other tensors alone
-            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    if isinstance(predictor, Checkpoint) and predictor.mixture.about is not None:
-        digest.update(predictor.mixture.about.model_dump_json().encode())
-        for name, array in predictor.mixture.winners.arrays().items():
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]
 

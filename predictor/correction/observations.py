@@ -12,7 +12,6 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.features import features
 
-from ..mixture.winners import spread_rows
 from ..trees.cost_trees import WORST
 from ..trees.ranker import Ranker
 
@@ -97,3 +96,14 @@ def observe(ranker: Ranker, measured: Sequence[MeasuredTask], expected: Expected
     return Observations({name: np.concatenate(parts) for name, parts in tables.items()},
                         {name: np.concatenate(parts) for name, parts in rows.items()},
                         np.concatenate(problem), np.concatenate(logs), np.concatenate(observed))
+
+
+def spread_rows(seconds: Floats, count: int) -> Numbers:
+    """The numbers of at most `count` measurements that ran: half of them the fastest, half spread over the others."""
+    ran = np.flatnonzero(np.isfinite(seconds))
+    ran = ran[np.argsort(seconds[ran], kind="stable")]
+    if len(ran) <= count:
+        return ran
+    fastest = count // 2
+    rest = np.linspace(fastest, len(ran) - 1, count - fastest).astype(np.int64)
+    return np.asarray(ran[np.concatenate([np.arange(fastest), rest])])

@@ -11,6 +11,7 @@ import numpy as np
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
 
+from ..experts.expert import Opinion
 from ..sequence.derived_quantities import ResolvedByRow
 from ..sequence.vocabulary import Words
 from .numpy_layers import Linear, Tensors
@@ -22,7 +23,10 @@ LARGEST_PART = 1024  # configurations read at once: 7 MB of vectors
 
 
 class NumpyJudge:
-    """Estimates log(time / best time) of a task's configurations, up to a constant of the task."""
+    """Estimates log(time / best time) of a task's configurations, up to a constant of the task: an expert."""
+
+    name = "judge"
+    is_relative = True
 
     def __init__(self, tensors: Tensors, translator: NumpyTranslator) -> None:
         self._translator = translator
@@ -48,6 +52,10 @@ class NumpyJudge:
             x += self._outer(x, gelu=True)
             estimates[begin:begin + len(part)] = self._slowness(x)[:, 0]
         return estimates
+
+    def opinion(self, task: Task, numbers: Numbers) -> Opinion:
+        """What `Expert` asks: the estimates, as one member."""
+        return self.slowness(task, numbers).astype(np.float64)[:, None]
 
     def _combined(self, task: Task, numbers: Numbers, vectors: Floats) -> Floats:
         """The sums of words and quantities in the first layer, (configuration, hidden); `vectors` is (V, W)."""

@@ -1,32 +1,32 @@
 """Ranker: boosted trees, small enough for a checkpoint, that order the proposals of the translator's beam.
 
 The translator selects a few good configurations among many thousands. The trees are better at ordering these few, since
-they see each configuration whole, with all derived quantities. A proposal's probability is multiplied by
-exp(-slowness / TAU) (see `seqtune.predictor.proposing`); where the trees predict equal times, the translator
-decides.
+they see each configuration whole, with all derived quantities. They are an expert: see `seqtune.predictor.proposing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import CheckpointError
+from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
 from seqtune.tuner.cost_models.features import FeatureList
 
+from ..experts.expert import Opinion
 from .cost_trees import Trees
 from .feature_table import feature_table
 from .forest import Forest, read_arrays, read_forest
 
 PROPOSALS = 16  # number of the beam's proposals that are ordered; 32 gain 0.0006 in share and cost more time
-TAU = 0.01  # 1 % slower is e times less probable; half of it or twice as much gives about the same
+TAU = 0.01  # 1 % slower is e times less probable
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,9 @@ class Ranker:
 
     `listed` says which features the forests were fitted with.
     """
+
+    name: ClassVar[str] = "trees"
+    is_relative: ClassVar[bool] = False
 
     features: Mapping[str, int]
     forests: Mapping[str, tuple[Forest, ...]]
@@ -83,32 +86,30 @@ class Ranker:
 
     def members(self, task: Task, numbers: Numbers) -> NDArray[np.float32]:
         """Predict with each forest of the ensemble, of which `slowness` is the mean: (configuration, member)."""
-        return self.members_of([task], [numbers])[0]
-
-    def members_of(self, tasks: Sequence[Task], numbers: Sequence[Numbers]) -> list[NDArray[np.float32]]:
-        """Predict as `members` does, for configurations of several tasks: the rows of a kernel descend together."""
-        largest = max(map(len, self.forests.values()), default=1)
-        predicted = [np.full((len(part), largest), np.nan, np.float32) for part in numbers]
-        tables: dict[str, list[tuple[int, Numbers, NDArray[np.float32]]]] = {}
-        for number, task in enumerate(tasks):
-            for space, part in task.parts():
-                name = space.kernel.name
-                indices = ((numbers[number] >= part.start) & (numbers[number] < part.stop)).nonzero()[0]
-                if len(indices) and name in self.forests:
-                    rows = numbers[number][indices] - part.start
-                    table = feature_table(space, rows, self.listed)
-                    if table.shape[1] != self.features[name]:
-                        raise CheckpointError(
-                            f"the checkpoint's trees of {name} have {self.features[name]} features, this version "
-                            f"computes {table.shape[1]}: train the checkpoint again")
-                    tables.setdefault(name, []).append((number, indices, table))
-        for name, parts in tables.items():
-            forests, rows = self.forests[name], np.concatenate([table for _, _, table in parts])
-            scores = np.concatenate([forest.margins(rows) for forest in forests], axis=1)
-            if len(forests) < largest:
-                scores = np.repeat(scores.mean(axis=1, keepdims=True), largest, axis=1)
-            begin = 0
-            for number, indices, table in parts:
-                predicted[number][indices] = scores[begin:begin + len(table)]
-                begin += len(table)
+        predicted = np.full((len(numbers), max(map(len, self.forests.values()), default=1)), np.nan, np.float32)
+        for space, part in task.parts():
+            name = space.kernel.name
+            own = ((numbers >= part.start) & (numbers < part.stop)).nonzero()[0]
+            if not len(own) or name not in self.forests:
+                continue
+            table = feature_table(space, numbers[own] - part.start, self.listed)
+            if table.shape[1] != self.features[name]:
+                raise CheckpointError(
+                    f"the checkpoint's trees of {name} have {self.features[name]} features, this version computes "
+                    f"{table.shape[1]}: train the checkpoint again")
+            scores = np.concatenate([forest.margins(table) for forest in self.forests[name]], axis=1)
+            predicted[own] = scores if scores.shape[1] == predicted.shape[1] else scores.mean(axis=1, keepdims=True)
         return predicted
+
+    def opinion(self, task: Task, numbers: Numbers) -> Opinion | None:
+        """What `Expert` asks: the members' slowness, of 64 bits; None if a kernel has no trees."""
+        members = self.members(task, numbers)
+        return None if np.isnan(members).any() else members.astype(np.float64)
+
+    def knows(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether there are trees of all these kernels."""
+        return all(kernel.name in self.forests for kernel in kernels)
+
+    def first(self, task: Task, count: int) -> Numbers:
+        """The numbers of the `count` configurations of the whole task that the trees expect to be fastest, in order."""
+        return np.argsort(self.slowness(task, np.arange(len(task))), kind="stable")[:count]

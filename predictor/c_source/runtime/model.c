@@ -20,12 +20,3 @@ typedef struct { /* of trees: the features of proposals, and which of them are b
     uint32_t below[SQ_SPLITS];
 } sq_descent;
 #endif
-
-typedef struct { /* the training problems near a problem, in the table of winners, and the portfolio of its device */
-    int known, count, portfolios; /* known: the usual weights count, as where the table has measurements of the device */
-    double nearness;              /* from 0 to 1 */
-#if SQ_WINNERS
-    int entry[SQ_NEIGHBOURS], portfolio[SQ_PORTFOLIOS];
-    double weight[SQ_NEIGHBOURS];
-#endif
-} sq_neighbours;

@@ -6,7 +6,6 @@ typedef struct { sq_work work; sq_state state; sq_hypothesis beam[SQ_PROPOSALS],
 int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *problem, const seqtune_device *device,
                        seqtune_configuration *out, int count) {
     sq_scratch *all = scratch;
-    sq_neighbours near;
     double ordered[SQ_PROPOSALS], total = 0, mass, most;
     int result, row, rank, order[SQ_PROPOSALS];
     if (!scratch || !problem || !device || !out) return SEQTUNE_ERROR_NULL;
@@ -28,13 +27,7 @@ int seqtune_predict_in(void *scratch, size_t bytes, const seqtune_problem *probl
     if (result < 0) return result;
     for (row = 0; row < result; ++row) total += exp(-all->beam[row].cost);
     mass = log(total);
-    memset(&near, 0, sizeof near);
-    near.known = 1;
-#if SQ_WINNERS
-    result = sq_join(&all->state, all->beam, result, &near);
-    if (result < 0) return result;
-#endif
-    sq_order(&all->work, &all->state, all->beam, result, &near, ordered);
+    sq_order(&all->work, &all->state, all->beam, result, ordered);
     for (row = 0; row < result; ++row) { /* stable, most probable first */
         for (rank = row; rank > 0 && ordered[order[rank - 1]] < ordered[row]; --rank) order[rank] = order[rank - 1];
         order[rank] = row;

@@ -19,24 +19,6 @@ typedef struct { int feature, count; const char *thresholds; } sq_split;
 typedef struct { const sq_split *splits; const char *const *trees; } sq_forest;
 typedef struct { const sq_column *columns; const sq_forest *forests; } sq_trees;
 
-typedef struct { /* the Gaussian process of a kernel; coordinates are those of configurations, then those of tasks */
-    int own, coordinates;
-    double mean, shared, by_task;
-    const int *columns;
-    const float *centre, *scale, *task_points;
-    const char *const *measured;
-} sq_process;
-
-typedef struct { /* of the table of winners: problems and portfolios of one operation on the devices of one backend */
-    int backend, operation, problems, portfolios, rows, values, numbers, words, facts, devices;
-    float unit; /* the usual distance of two problems */
-    const int *number_slots, *word_slots, *fact_slots; /* -1: not known here; numbers have a second one, as `sq_source` */
-    const int64_t *architectures;                      /* of the devices */
-    const float *scale, *deviation, *between;          /* of numbers, of facts; squared distances of the devices */
-    const float *least, *most;                         /* of each number among the problems */
-    const char *const *device_facts, *const *entries;  /* the portfolios come last */
-} sq_group;
-
 typedef struct { /* values by slot: whole numbers and words `i`, numbers `d`; `big`: more than 64 bits, so it is in `d` */
     int operation, over, undefined, fault, holds, completions;
     long left; /* checks of constraints until the prediction is given up */

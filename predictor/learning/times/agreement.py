@@ -17,12 +17,9 @@ from seqtune.tuner.cost_models.analytic import estimates
 
 from ...checkpoint import Checkpoint
 from ...checkpoint_parts import parts_of
-from ...mixture.experts import Nearest
-from ...mixture.left_out import TreesAndWinners
-from ...mixture.mixture import Candidates
-from ...mixture.winners import Entry, Winners
 from ...model import Predictor
 from ...trees.ranker import Ranker
+from .baselines import Nearest
 from .shares import OURS
 
 BLOCK = ("block_m", "block_n", "block_k")  # derived quantities of kernels that describe their tiles
@@ -43,7 +40,7 @@ class ByPredictor:
     predictor: Predictor
 
     def answer(self, task: Task) -> tuple[int | None, Floats | None]:
-        """The first proposal, and the slowness that a checkpoint with a learned mixture expects."""
+        """The first proposal, and the slowness that a checkpoint expects."""
         (candidates,) = self.predictor.propose([task], 1)
         slowness = None
         if isinstance(self.predictor, Checkpoint) and self.predictor.ranker is not None:
@@ -60,21 +57,6 @@ class ByTrees:
     def answer(self, task: Task) -> tuple[int | None, Floats | None]:
         """The configuration that the trees expect to be fastest."""
         slowness = self.ranker.slowness(task, np.arange(len(task)))
-        return int(np.argmin(slowness)), slowness
-
-
-@dataclass(frozen=True)
-class ByExperts:
-    """Trees, the nearest problem and the analytic model together, as a mixture without a translator weighs them."""
-
-    experts: TreesAndWinners
-
-    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
-        """The configuration that the experts together expect to be fastest among all."""
-        numbers, mixture = np.arange(len(task)), self.experts.mixture
-        candidates = Candidates(task, numbers, np.zeros(len(task)), mixture.neighbours(task),
-                                self.experts.ranker.members(task, numbers).astype(np.float64))
-        slowness = mixture.mixed(candidates).slowness
         return int(np.argmin(slowness)), slowness
 
 
@@ -95,7 +77,7 @@ def methods_of(checkpoint: Checkpoint, training: Sequence[ChosenTask] = ()) -> d
         methods["trees"] = ByTrees(checkpoint.ranker)
     methods["analytic"] = ByAnalytic()
     if training:
-        methods["nearest"] = ByPredictor(Nearest(Winners.of(map(Entry.of, training))))
+        methods["nearest"] = ByPredictor(Nearest(training))
     return methods
 
 

@@ -1,7 +1,7 @@
 """Baselines: simple predictors to compare a model with. Each is fitted to measured tasks and proposes configurations.
 
-All but the trees are experts of the mixture (`predictor/mixture/experts.py`), asked alone. A new baseline is one class
-and one line in BASELINES.
+A new baseline is one class and one line in BASELINES. Configurations that are invalid for a task are replaced by the
+nearest valid ones.
 """
 
 from __future__ import annotations
@@ -12,26 +12,91 @@ from math import lgamma
 
 import numpy as np
 
-from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.kernels.problem_sets.similarity import distance
+from seqtune.kernels.task import ChosenTask, Floats, KnownTask, MeasuredTask, Task
 
 from ...analytic import AnalyticPredictor
 from ...candidate import Candidate
-from ...mixture.experts import Default, Fixed, Nearest
-from ...mixture.portfolio import portfolios
-from ...mixture.winners import Entry, Winners
+from ...checkpoint_parts import TreesAlone
+from ...device_identity import identity
 from ...model import Predictor
 from ...trees.cost_trees import Trees
+from ...trees.ranker import Ranker
+from .portfolio import Preference, nearest_valid, portfolio
+
+FASTEST = 16  # configurations of the nearest problem: more than are requested, since some become equal when made valid
+AVERAGED = 24  # problems of a device and an operation from which the portfolio is chosen
 
 
-class TreesMethod:
-    """The baseline that scores every valid configuration with trees and proposes the best."""
-
-    def __init__(self, trees: Trees) -> None:
-        self._trees = trees
+class Default:
+    """The baseline that proposes only the safe default."""
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
-        return [[Candidate(task[number]) for number
-                 in np.argsort(self._trees.predict(task.spaces), kind="stable")[:count].tolist()] for task in tasks]
+        return [[Candidate(task.default)] for task in tasks]
+
+
+class Nearest:
+    """The baseline that proposes the best configurations of the most similar training problem.
+
+    Of equally similar ones it is that of the same device, or else the first.
+    """
+
+    def __init__(self, fitting: Sequence[KnownTask]) -> None:
+        self._groups: dict[tuple[str, str], list[KnownTask]] = {}
+        for known in fitting:
+            self._groups.setdefault(_group(known.task), []).append(known)
+
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [nearest_valid(self._preferences(task), task, count) for task in tasks]
+
+    def _preferences(self, task: Task) -> list[Preference]:
+        own = identity(task.device)
+        nearest = min(self._groups.get(_group(task), ()), default=None, key=lambda known: (
+            distance(task.problem, known.problem), identity(known.device) != own,
+            known.device.name != task.device.name))
+        if nearest is None:
+            return []
+        costs = -nearest.weights if isinstance(nearest, ChosenTask) else nearest.seconds
+        best = np.argsort(costs, kind="stable")[:min(FASTEST, int(np.isfinite(costs).sum()))]
+        numbers = nearest.numbers[best] if isinstance(nearest, ChosenTask) else best
+        return [(configuration.kernel, dict(configuration.settings)) for configuration
+                in (nearest.task[number] for number in numbers.tolist())]
+
+
+class Fixed:
+    """The baseline that proposes the same configurations for all problems of an operation: the device's portfolio.
+
+    On another device it is that of the first device of the backend.
+    """
+
+    def __init__(self, fitting: Sequence[MeasuredTask], trees: Trees) -> None:
+        parts: dict[tuple[str, str], dict[str, list[MeasuredTask]]] = {}
+        for measured in fitting:
+            parts.setdefault(_group(measured.task), {}).setdefault(measured.device.name, []).append(measured)
+        self._portfolios = {group: {name: portfolio(_drawn(tasks), trees) for name, tasks in devices.items()}
+                            for group, devices in parts.items()}
+
+    def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
+        return [nearest_valid(self._preferences(task), task, count) for task in tasks]
+
+    def _preferences(self, task: Task) -> list[Preference]:
+        portfolios = self._portfolios.get(_group(task), {})
+        return portfolios.get(task.device.name) or next(iter(portfolios.values()), [])
+
+
+def _group(task: Task) -> tuple[str, str]:
+    return task.device.backend, task.problem.type
+
+
+def _drawn(tasks: Sequence[MeasuredTask]) -> list[MeasuredTask]:
+    chosen = np.sort(np.random.default_rng(0).permutation(len(tasks))[:AVERAGED])
+    return [tasks[index] for index in chosen.tolist()]
+
+
+def trees_alone(trees: Trees) -> TreesAlone:
+    """Trees as the baseline that scores every valid configuration and proposes the best."""
+    ranker = Ranker.of(trees)
+    return TreesAlone(lambda task: ranker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +109,9 @@ class Baseline:
 
 ANALYTIC = "analytic"  # the baseline for GPUs alone
 BASELINES: Mapping[str, Baseline] = {
-    "fixed": Baseline(lambda fitting, trees: Fixed(Winners.of(portfolios(fitting, trees()))), fills=False),
-    "nearest": Baseline(lambda fitting, trees: Nearest(Winners.of(map(Entry.of, fitting))), fills=False),
-    "trees": Baseline(lambda fitting, trees: TreesMethod(trees()), fills=True),
+    "fixed": Baseline(lambda fitting, trees: Fixed(fitting, trees()), fills=False),
+    "nearest": Baseline(lambda fitting, trees: Nearest(fitting), fills=False),
+    "trees": Baseline(lambda fitting, trees: trees_alone(trees()), fills=True),
     "default": Baseline(lambda fitting, trees: Default(), fills=False),
     ANALYTIC: Baseline(lambda fitting, trees: AnalyticPredictor(), fills=True),
 }

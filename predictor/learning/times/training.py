@@ -28,10 +28,7 @@ from seqtune.kernels.task import ChosenTask, KnownTask, MeasuredTask
 
 from ...checkpoint import Checkpoint
 from ...confidence.fitting import fit_confidence, observe_proposed
-from ...mixture.fitting import refitted, weighted_mixture
-from ...mixture.left_out import unseen_weights
-from ...mixture.mixture import Mixture
-from ...mixture.winners import Winners
+from ...largest import Largest
 from ...say import Say, silent
 from ...sequence.vocabulary import Vocabulary
 from ...training.progress import OnProgress
@@ -94,22 +91,13 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
     }
     provenance = {"trained_on": about, "options": describe(options)}
     checkpoint = Checkpoint.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
-    if teacher is not None:
-        checkpoint = replace(checkpoint, mixture=refitted(Mixture.learned(Winners()), fitting, teacher))
+    checkpoint = replace(checkpoint, largest=Largest.of(training))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
     unseen: Sequence[KnownTask] = validation
     try:
         if not state.interrupted and not options.end_now:
             checkpoint = _with_new_judge(checkpoint, examples, options, on_progress, began)
-        if validation and teacher is not None:
-            say(f"weighting the experts on {len(validation)} validation problems")
-            checkpoint = replace(checkpoint, mixture=weighted_mixture(checkpoint.proposer(), validation))
-        choices = [task for task in training if isinstance(task, ChosenTask)]
-        if choices and not state.interrupted and not options.end_now:
-            unseen_devices = unseen_weights(choices, replace(options.trees, threads=options.threads, seed=options.seed),
-                                            say)
-            checkpoint = replace(checkpoint, mixture=replace(checkpoint.mixture, unseen=unseen_devices))
         if options.refit and validation and not state.interrupted and not options.end_now:
             teacher = make_teacher(training, options, say)
             examples = make_examples(training, teacher, vocabulary, options, held_out)
@@ -117,7 +105,7 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
                         until=report["kept_epoch"])
             if again.interrupted:
                 raise KeyboardInterrupt
-            checkpoint = _with_teacher(replace(checkpoint, state=again.kept.arrays()), training, teacher)
+            checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher))
             checkpoint = _with_new_judge(checkpoint, examples, replace(options, state=None), on_progress, began)
             unseen = []
         if teacher is not None and not state.interrupted:
@@ -188,14 +176,7 @@ def _completed(checkpoint: Checkpoint, training: Sequence[KnownTask], unseen: Se
                                  [task for task in unseen if isinstance(task, MeasuredTask)])
         estimator = fit_confidence(measured, replace(options.trees, threads=options.threads), options.seed, say, known)
     checkpoint = replace(checkpoint, estimator=estimator)
-    return _with_teacher(checkpoint, training, make_teacher(training, options, say)) if unseen else checkpoint
-
-
-def _with_teacher(checkpoint: Checkpoint, training: Sequence[KnownTask], teacher: Trees | None) -> Checkpoint:
-    """The checkpoint with trees, winners and processes of all training tasks; the mixture keeps its weights."""
-    if teacher is None:
-        return replace(checkpoint, ranker=None)
-    return replace(checkpoint, ranker=_ranker(teacher), mixture=refitted(checkpoint.mixture, training, teacher))
+    return replace(checkpoint, ranker=_ranker(make_teacher(training, options, say))) if unseen else checkpoint
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,

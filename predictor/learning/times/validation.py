@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqtune.data.measured_tasks import counted
-from seqtune.kernels.task import ChosenTask, KnownTask
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import ChosenTask, Floats, KnownTask
 
-from ...mixture.fitting import log_agreement
 from ...sequence.beam import search_numbers_many
 from ...sequence.vocabulary import Vocabulary
 from ...translator.numpy_translator import NumpyTranslator
@@ -19,6 +19,7 @@ from ...translator.numpy_translator import NumpyTranslator
 if TYPE_CHECKING:
     from ...translator.translator import Translator
 
+NOTHING = 0.05  # the share of a configuration that has nothing in common with a choice; its logarithm is finite
 COUNT = 5  # proposals of a task, and the width of their beam; predictions use a wider one
 TASKS = 64  # that are searched at once
 
@@ -51,3 +52,11 @@ def log_share(known: KnownTask, number: int) -> float:
         return float(log_agreement(known, np.array([number]))[0])
     default = known.time(known.task.default)
     return math.log(known.best / float(counted(known.seconds[number], default, known.seconds)))
+
+
+def log_agreement(chosen: ChosenTask, numbers: Numbers) -> Floats:
+    """The log of the share of parameters with the chosen value, at least that of NOTHING: (configuration,).
+
+    It stands for the log share of the best speed where only choices are known.
+    """
+    return np.log(np.maximum(chosen.agreement(numbers), NOTHING))

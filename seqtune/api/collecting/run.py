@@ -198,13 +198,12 @@ def _proposed(task: Task, checkpoint: str | Path | None) -> list[Configuration]:
     Raises CheckpointError if it does not know the task's kernels.
     """
     from seqtune.predictor.answering import Answering, predictor_name
-    from seqtune.predictor.checkpoint_parts import RankerAlone
 
     answering = Answering.of(task, predictor_name(task.problem, task.device) if checkpoint is None else checkpoint)
     proposed = list(answering.propose(FROM_BEAM))
     ranker = answering.predictor.ranker
     if ranker is not None:
-        proposed += [candidate.configuration for candidate in RankerAlone(ranker).propose([task], FROM_TREES)[0]]
+        proposed += [task[number] for number in ranker.first(task, FROM_TREES).tolist()]
     return proposed
 
 

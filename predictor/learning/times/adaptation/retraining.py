@@ -31,8 +31,7 @@ from seqtune.tuner.measuring.deadline import Deadline
 
 from ....checkpoint import Checkpoint
 from ....confidence.model import ConfidenceModel
-from ....mixture.fitting import refitted
-from ....mixture.mixture import UNLEARNED, Mixture
+from ....largest import Largest
 from ....say import Say, silent
 from ....sequence.vocabulary import Vocabulary
 from ....training.progress import OnProgress
@@ -161,7 +160,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
         estimator = estimator.with_tasks(fresh)
     after = replace(Checkpoint.of_translator(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                              joined(start.ranker, teacher), estimator),
-                    mixture=_mixture(start, selection, teacher), former=former,
+                    largest=Largest.of((*selection.fresh, *selection.old)), former=former,
                     retrained_for=frozenset(measured.device.key for measured in fresh))
     new_after: list[Outcome] = []
     old_after: list[Outcome] = []
@@ -198,13 +197,6 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     provenance: dict[str, Any] = {**start.provenance, "retrained_on": {
         "devices": content["new_devices"], "problems": content["new_problems"], "options": describe(options)}}
     return replace(after, provenance=provenance, metrics=content), report
-
-
-def _mixture(start: Checkpoint, selection: Selection, teacher: Trees | None) -> Mixture:
-    """The mixture of a checkpoint with the winners of the selected tasks; the fixed mean stays what it is."""
-    if not start.mixture.is_learned or teacher is None:
-        return UNLEARNED
-    return refitted(start.mixture, selection.fresh, teacher, selection.old)
 
 
 def _check_time(deadline: Deadline, needed: float = 0.0) -> None:

@@ -20,10 +20,6 @@ from seqtune.errors import FormatError, SeqtuneError, json_fault
 from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.task import MeasuredTask
 
-from ....mixture.experts import Fixed, Nearest
-from ....mixture.fitting import Observed, fit_weights, observe
-from ....mixture.weights import FEW_PRIOR, Weights
-from ....model import Predictor
 from ....say import Say, silent
 from ....training.state import OUTSIDE, describe
 from ....training.unfinished import CROSS_VALIDATION
@@ -36,47 +32,13 @@ from .folds import Fold
 METHODS = (OURS, "trees", "nearest", "fixed", "random", "default")
 COUNTS = (0, 5)  # the first proposal without measuring, and the best of five measured ones
 LARGEST_FILE = 50_000_000  # bytes
-# Of the prior of the mixture's weights. The regrets of six problems are about 0.1 each, so with 1 they would change
-# nothing; with 0.1, or if the expert that is best in the folds answers alone, they change too much.
-STRENGTH = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A problem that was left out: the outcome of every method, and the opinions of the mixture's experts."""
-
-    outcome: Outcome
-    observed: Observed | None  # None if there were fewer than two candidates
-
-    def to_json(self) -> dict[str, Any]:
-        """The answer as a JSON object."""
-        return {"outcome": self.outcome.to_json(),
-                "observed": None if self.observed is None else self.observed.to_json()}
-
-    @classmethod
-    def from_json(cls, content: Any) -> Answer:
-        """The inverse of `to_json`. Raises FormatError, KeyError or TypeError."""
-        observed = content["observed"]
-        return cls(Outcome.from_json(content["outcome"]), None if observed is None else Observed.from_json(observed))
-
-    def weighted(self, weights: Weights) -> Outcome:
-        """The outcome with other weights of the mixture."""
-        if self.observed is None:
-            return self.outcome
-        shares = {(method, count): self.observed.best_of(max(1, count), weights) if method == OURS else share
-                  for (method, count), share in self.outcome.log_shares.items()}
-        return replace(self.outcome, log_shares=shares)
 
 
 @dataclass(frozen=True, slots=True)
 class CrossValidation:
-    """The outcomes on the problems of the folds that were finished, and the mixture's weights that all of them give.
-
-    The checkpoint's own outcomes in a fold are those with the weights that the other folds give.
-    """
+    """The outcomes on the problems of the folds that were finished."""
 
     outcomes: Sequence[Outcome]
-    weights: Weights
     folds: int  # finished
     planned: int
     near: bool  # whether some fitted problems were near held-out ones, since there were too few others
@@ -116,7 +78,7 @@ def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = s
         for number in range(first, len(folds) if not options.end_now else 0):
             left = (time.monotonic() - began) / max(1, number - first) * (len(folds) - number)
             say(f"cross-validation: fold {number + 1} of {len(folds)}{f', about {left:.0f} s left' * (number > first)}")
-            finished.append(_answers(folds[number], options, methods, counts))
+            finished.append(_outcomes(folds[number], options, methods, counts))
             if options.state is not None:
                 _write(options.state, fingerprint, finished)
     except KeyboardInterrupt:
@@ -125,29 +87,16 @@ def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = s
             raise
     if not finished:
         return None
-    outcomes: list[Outcome] = []
-    for number, fold in enumerate(finished):
-        weights = _weights([*finished[:number], *finished[number + 1:]])
-        outcomes += [answer.weighted(weights) for answer in fold]
-    return CrossValidation(outcomes, _weights(finished), len(finished), len(folds), any(fold.near for fold in folds))
+    return CrossValidation([outcome for fold in finished for outcome in fold], len(finished), len(folds),
+                           any(fold.near for fold in folds))
 
 
-def _weights(folds: Sequence[Sequence[Answer]]) -> Weights:
-    observed = [answer.observed for fold in folds for answer in fold if answer.observed is not None]
-    return fit_weights(observed, FEW_PRIOR, STRENGTH)
-
-
-def _answers(fold: Fold, options: TrainingOptions, methods: Sequence[str], counts: Sequence[int]) -> list[Answer]:
+def _outcomes(fold: Fold, options: TrainingOptions, methods: Sequence[str], counts: Sequence[int]) -> list[Outcome]:
     checkpoint, report = train_model(fold.fitting, [], replace(options, confidence=False, state=None))
     if report["interrupted"]:
         raise KeyboardInterrupt
     known = [measured for measured in fold.held_out if not checkpoint.vocabulary.differences(measured.task.kernels)]
-    alone: dict[str, Predictor] = {"nearest": Nearest(checkpoint.mixture.winners),
-                                   "fixed": Fixed(checkpoint.mixture.winners)}
-    predictors = {**fitted(fold.fitting, checkpoint, [name for name in methods if name not in alone]), **alone}
-    proposer = checkpoint.proposer()
-    return [Answer(outcome, observe(proposer, measured)) for measured, outcome
-            in zip(known, replayed(known, predictors, methods, counts), strict=True)]
+    return replayed(known, fitted(fold.fitting, checkpoint, methods, options=options.trees), methods, counts)
 
 
 def _fingerprint(folds: Sequence[Fold], options: TrainingOptions, methods: Sequence[str],
@@ -155,7 +104,7 @@ def _fingerprint(folds: Sequence[Fold], options: TrainingOptions, methods: Seque
     """A digest of all that determines the outcomes."""
     settings = {name: value for name, value in describe(options).items()
                 if name not in (*OUTSIDE, "confidence")}
-    digest = hashlib.sha256(repr((settings, list(methods), list(counts))).encode())
+    digest = hashlib.sha256(repr(("outcomes", settings, list(methods), list(counts))).encode())
     for fold in folds:
         for part in (fold.fitting, fold.held_out):
             digest.update(b"part")
@@ -169,8 +118,8 @@ def _identity(measured: MeasuredTask) -> bytes:
     return f"{measured.problem.key}|{measured.device.key}|{kernels}|".encode() + measured.seconds.tobytes()
 
 
-def _write(folder: Path, fingerprint: str, finished: Sequence[Sequence[Answer]]) -> None:
-    content = {"fingerprint": fingerprint, "folds": [[answer.to_json() for answer in fold] for fold in finished]}
+def _write(folder: Path, fingerprint: str, finished: Sequence[Sequence[Outcome]]) -> None:
+    content = {"fingerprint": fingerprint, "folds": [[outcome.to_json() for outcome in fold] for fold in finished]}
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -178,7 +127,7 @@ def _write(folder: Path, fingerprint: str, finished: Sequence[Sequence[Answer]])
     write_whole(folder / CROSS_VALIDATION, json.dumps(content))
 
 
-def _finished(folder: Path | None, fingerprint: str) -> list[list[Answer]]:
+def _finished(folder: Path | None, fingerprint: str) -> list[list[Outcome]]:
     """The finished folds that a folder of states keeps; none if they are of another training. Raises FormatError."""
     if folder is None or not (folder / CROSS_VALIDATION).is_file():
         return []
@@ -187,7 +136,7 @@ def _finished(folder: Path | None, fingerprint: str) -> list[list[Answer]]:
         content = json.loads(read_bounded(path, LARGEST_FILE))
         if content["fingerprint"] != fingerprint:
             return []
-        return [[Answer.from_json(answer) for answer in fold] for fold in content["folds"]]
+        return [[Outcome.from_json(outcome) for outcome in fold] for fold in content["folds"]]
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path} is not JSON: {json_fault(error)}; remove it") from None
     except (KeyError, TypeError) as error:

@@ -53,8 +53,6 @@ def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], o
         report["cross_validation"] = validated.to_json()
         report["interrupted"] = validated.folds < validated.planned
         remarks += _compared(validated.rows())
-        if checkpoint.mixture.is_learned:
-            checkpoint = replace(checkpoint, mixture=replace(checkpoint.mixture, weights=validated.weights))
     report["remarks"] = remarks
     for remark in remarks:
         say(f"note: {remark}")

@@ -8,53 +8,36 @@ else most candidates would be compared on a few problems.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from seqtune.kernels.kernel import Setting
+from seqtune.kernels.kernel import Configuration, Setting
 from seqtune.kernels.space import SearchSpace
-from seqtune.kernels.task import Floats, MeasuredTask
+from seqtune.kernels.task import Floats, MeasuredTask, Task
 
-from ..trees.cost_trees import WORST, Trees
-from .winners import Entry, Preference
+from ...candidate import Candidate
+from ...trees.cost_trees import Trees
 
+Preference = tuple[str, Mapping[str, Setting]]  # a kernel's name and settings, which need not be valid
 CANDIDATES = 150  # compared in full: those with the best mean among the problems for which they are valid
 LENGTH = 16  # of a portfolio: more than are requested, since some become equal when they are made valid
 
-def portfolios(fitting: Sequence[MeasuredTask], trees: Trees, most: int | None = None) -> list[Entry]:
-    """The portfolio of every device and operation, from at most `most` problems of each."""
-    groups: dict[tuple[str, str], list[MeasuredTask]] = {}
-    for measured in fitting:
-        groups.setdefault((measured.device.name, measured.problem.type), []).append(measured)
-    return [portfolio(tasks if most is None else _drawn(tasks, most), trees) for tasks in groups.values()]
 
-
-def _drawn(tasks: Sequence[MeasuredTask], count: int) -> list[MeasuredTask]:
-    chosen = np.sort(np.random.default_rng(0).permutation(len(tasks))[:count])
-    return [tasks[index] for index in chosen.tolist()]
-
-
-def portfolio(fitting: Sequence[MeasuredTask], trees: Trees) -> Entry:
-    """The portfolio of tasks of one operation on one device, with the mean slowness of its configurations."""
-    kernels = {kernel.name: kernel for measured in fitting for kernel in measured.task.kernels}
+def portfolio(fitting: Sequence[MeasuredTask], trees: Trees) -> list[Preference]:
+    """The portfolio of tasks of one operation on one device, the best configuration first."""
     preferences = _distinct(fitting)
     filled = [-np.log1p(trees.fill(measured)) for measured in fitting]
     chosen = _most_promising(preferences, fitting, filled)
     scores = np.array([[_valid_score(preferences[index], measured, log_shares) for measured, log_shares
                         in zip(fitting, filled, strict=True)] for index in chosen])
-    slowness, best = np.minimum(-scores.mean(axis=1), WORST), np.full(len(fitting), -np.inf)
-    picked: list[int] = []
+    best, picked = np.full(len(fitting), -np.inf), list[Preference]()
     for _ in range(min(LENGTH, len(chosen))):
         pick = int(np.argmax(np.maximum(scores, best).mean(axis=1)))
-        picked.append(pick)
+        picked.append(preferences[chosen[pick]])
         best = np.maximum(best, scores[pick])
         scores[pick] = -np.inf
-    names = [preferences[chosen[pick]][0] for pick in picked]
-    values = [[parameter.index(preferences[chosen[pick]][1][parameter.name])
-               for parameter in kernels[name].parameters] for pick, name in zip(picked, names, strict=True)]
-    return Entry(fitting[0].device, fitting[0].problem.type, None, names, values, slowness[picked],
-                 float(np.mean([np.minimum(-logs, WORST).mean() for logs in filled])))
+    return picked
 
 
 def _distinct(fitting: Sequence[MeasuredTask]) -> list[Preference]:
@@ -97,3 +80,16 @@ def nearest_row(space: SearchSpace, settings: Mapping[str, Setting]) -> int:
     """The row of the configuration that `SearchSpace.nearest` gives; fast if the settings are valid."""
     row = int(space.find([settings])[0])
     return row if row >= 0 else space.row(space.nearest(settings))
+
+
+def nearest_valid(preferences: Iterable[Preference], task: Task, count: int) -> list[Candidate]:
+    """The nearest valid configurations of the preferences, distinct, up to `count`.
+
+    The default configuration is the only candidate if the task has no kernel of a preference.
+    """
+    configurations: dict[Configuration, None] = {}
+    by_name = {space.kernel.name: space for space in task.spaces}
+    for name, settings in preferences:
+        if name in by_name and len(configurations) < count:
+            configurations.setdefault(by_name[name][nearest_row(by_name[name], settings)])
+    return [Candidate(configuration) for configuration in configurations or [task.default]]
