@@ -2,8 +2,8 @@
 
 A FILE is a data set of choices (`seqtune import sglang|gemlite|aiter`). For each chip, a predictor learns from the
 choices on all other chips and is asked for those on it: models that share a chip, such as MI300X and MI325X, are left
-out together, and tables that were copied count once. `nearest` is the choice for the nearest problem on another chip,
-by the same table that the predictor's mixture has; `file` is the choice in the nearest of vLLM's and SGLang's files.
+out together, and tables that were copied count once. `nearest` is the choice for the nearest problem on another chip;
+`file` is the choice in the nearest of vLLM's and SGLang's files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FEWEST = 20  # choices on a chip that is evaluated
 MOST = 300  # choices on a chip that are evaluated, drawn with the seed
 OUTSIDE = ("files", "out", "work", "chips")  # options that change no row
 METHODS = {"seqtune": "trees and translator", "transformer": "translator alone", "trees": "trees alone",
-           "experts": "trees, nearest problem and analytic model",
+           "experts": "trees, nearest problem and analytic model",  # earlier versions
            "nearest": "nearest problem on another chip", "file": "nearest file of another chip",
            "analytic": "analytic model"}
 
@@ -64,13 +64,10 @@ def without(data: Dataset, chip: str) -> Dataset:
 def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
                     given: argparse.Namespace) -> dict[str, Answering]:
     """The methods, none of which knows a choice of the chip."""
-    from seqtune.predictor.learning.times.agreement import ByAnalytic, ByExperts, ByPredictor, ByTrees, methods_of
+    from seqtune.predictor.learning.times.agreement import ByAnalytic, ByPredictor, ByTrees, methods_of
+    from seqtune.predictor.learning.times.baselines import Nearest
     from seqtune.predictor.learning.times.options import choice_options
     from seqtune.predictor.learning.times.training import train_model
-    from seqtune.predictor.mixture.experts import Nearest
-    from seqtune.predictor.mixture.left_out import TreesAndWinners, unseen_weights
-    from seqtune.predictor.mixture.mixture import Mixture
-    from seqtune.predictor.mixture.winners import Entry, Winners
     from seqtune.predictor.trees.cost_trees import Trees
     from seqtune.predictor.trees.ranker import Ranker
 
@@ -78,10 +75,8 @@ def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
     methods: dict[str, Answering]
     if given.trees_only:
         trees = replace(options.trees, threads=given.threads)
-        ranker, winners = Ranker.of(Trees(training, trees)), Winners.of(map(Entry.of, training))
-        mixture = Mixture.learned(winners, unseen=unseen_weights(training, trees))
-        methods = {"trees": ByTrees(ranker), "experts": ByExperts(TreesAndWinners(ranker, mixture)),
-                   "analytic": ByAnalytic(), "nearest": ByPredictor(Nearest(winners))}
+        methods = {"trees": ByTrees(Ranker.of(Trees(training, trees))), "analytic": ByAnalytic(),
+                   "nearest": ByPredictor(Nearest(training))}
     else:
         if given.epochs is not None:
             options = replace(options, epochs=given.epochs)

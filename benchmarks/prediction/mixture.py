@@ -1,4 +1,4 @@
-"""The mixture against each of its experts alone: `python -m benchmarks mixture --out docs`.
+"""The predictor against each of its parts alone: `python -m benchmarks mixture --out docs`.
 
 Four settings: the held-out cases of the shipped devices, answered by a checkpoint; libraries of few problems, on
 which small checkpoints are trained, drawn from the training part of the shipped data, each of one kernel on one device;

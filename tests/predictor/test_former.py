@@ -23,7 +23,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import MOST_LAYERS
-from seqtune.predictor.checkpoint_parts import RankerAlone, parts_of
+from seqtune.predictor.checkpoint_parts import TreesAlone, parts_of
 from seqtune.predictor.model import cached_model
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
@@ -205,5 +205,6 @@ def test_the_parts_of_a_retrained_checkpoint_are_those_of_the_layer_that_answers
     parts = parts_of(replace(LAYERED, ranker=second, former=base))
     for device, layer, ranker in ((WIDE, BASE, first), (MIDDLE, replace(LAYERED, former=None), second)):
         assert parts["transformer"].propose([task(device)], 3) == layer.propose([task(device)], 3)
-        assert parts["trees"].propose([task(device)], 3) == RankerAlone(ranker).propose([task(device)], 3)
+        alone = TreesAlone(lambda task, own=ranker: own)  # type: ignore[misc]
+        assert parts["trees"].propose([task(device)], 3) == alone.propose([task(device)], 3)
     assert "trees" not in parts_of(replace(LAYERED, ranker=second))

@@ -8,15 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.predictor import proposing
 from seqtune.predictor.candidate import Confidence
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.predictor.trees.ranker import PROPOSALS, Ranker
 from tests.support.learning.translators import small_translator
-from tests.support.synthetic import WIDE
+from tests.support.synthetic import WIDE, data, registered
 
 KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4, 8)), Parameter("unroll", (1, 2, 3))),
                 (), ())
@@ -44,7 +48,8 @@ def test_slowness_orders_proposals_and_keeps_the_sum_of_their_probabilities() ->
     ordered = proposals.ordered()
     assert ordered.numbers.tolist() == [2, 1, 0]
     assert ordered.slowness.tolist() == [0.0, 0.1, 0.2]
-    assert np.exp(ordered.log_probabilities).sum() == pytest.approx(0.9)
+    assert np.exp(ordered.posterior()).sum() == pytest.approx(0.9)
+    assert np.exp(ordered.log_probabilities) == pytest.approx([0.1, 0.3, 0.5])
     unknown = replace(proposals, slowness=np.array([np.nan, 0.1, 0.0])).ordered()
     assert unknown.numbers.tolist() == [0, 1, 2], "without a slowness of each, the beam's order stands"
 
@@ -70,3 +75,23 @@ def test_the_safe_default_has_the_confidence_of_its_rank_even_if_it_is_not_propo
     assert CHECKPOINT.safe_default(TASK).confidence is None
     narrowed = TASK.narrowed(np.array([TASK[number] != TASK.default for number in range(len(TASK))]))
     assert narrowed.find(narrowed.default) is not None or sure.safe_default(narrowed).confidence is None
+
+
+@pytest.mark.usefixtures("fake_kernel")
+def test_of_a_small_space_the_trees_best_are_proposed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with registered():
+        tasks = measured_tasks(data(6, held_out=2, sampled=60), held_out=False)
+    vocabulary = Vocabulary.build([tasks[0].task.kernels[0]], [measured.device for measured in tasks])
+    trees = Ranker.of(Trees(tasks, TreesOptions(rounds=10, models=2, threads=1)))
+    checkpoint = replace(Checkpoint.of_translator(small_translator(vocabulary), vocabulary), ranker=trees)
+    task = tasks[0].task
+    beam = checkpoint.proposer().proposals(task, 1)
+    assert len(beam) == PROPOSALS
+    monkeypatch.setattr(proposing, "SMALL", len(task))
+    joined = checkpoint.proposer().proposals(task, 1)
+    assert set(joined.numbers.tolist()) == {*beam.numbers.tolist(), *trees.first(task, PROPOSALS).tolist()}
+    assert len(set(joined.numbers.tolist())) == len(joined) > PROPOSALS
+    total = np.logaddexp.reduce(beam.log_probabilities)
+    assert np.logaddexp.reduce(joined.log_probabilities) == pytest.approx(total)
+    in_c = replace(checkpoint, trees_propose=False).proposer().proposals(task, 1)
+    assert in_c.numbers.tolist() == beam.numbers.tolist()

@@ -17,7 +17,7 @@ def test_a_chip_is_left_out_and_methods_are_compared_on_it(tmp_path: Path) -> No
                       "--out", str(tmp_path)])
     text = (tmp_path / "results" / "gpu_choices.md").read_text()
     rows = [line.split(" | ")[1:3] for line in text.splitlines() if line.startswith("| chosen | ")]
-    titles = [gpu_choices.METHODS[name] for name in ("trees", "experts", "nearest", "file", "analytic")]
+    titles = [gpu_choices.METHODS[name] for name in ("trees", "nearest", "file", "analytic")]
     assert rows == [[chip, title] for chip in ("ga100", "gh100", "all") for title in titles]
     assert "| chosen | ga100 | nearest file of another chip | 24 | 1.00 | 1.00 | 1.00 |" in text  # of 48, all copies
 

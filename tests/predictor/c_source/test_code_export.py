@@ -18,7 +18,6 @@ from seqtune.kernels.registry import kernel
 from seqtune.predictor.c_source import difference as differences
 from seqtune.predictor.c_source.difference import difference
 from seqtune.predictor.checkpoint_folder import replacing_folder
-from seqtune.predictor.mixture.mixture import UNLEARNED
 from tests.support.learning.c_programs import CPU, mixed_checkpoint, small_checkpoint
 
 
@@ -63,7 +62,7 @@ def test_without_held_out_problems_random_ones_are_compared(data: Path, monkeypa
     monkeypatch.setattr(differences, "COMPARED", 20)
     read = Dataset.read(data)
     checkpoint = mixed_checkpoint([CPU], sample_problems("gemm", 8, 1))
-    alone = replace(checkpoint, mixture=UNLEARNED, ranker=None)
+    alone = replace(checkpoint, ranker=None, size=replace(checkpoint.size, judge=0))  # the beam's order
     kernels = [kernel(name) for name in KERNELS]
     compared = difference(checkpoint, alone, kernels, replace(read, held_out=frozenset()))
     assert compared.what.startswith("random problems")

@@ -16,7 +16,6 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.mixture.weights import Weights
 from tests.support.learning.c_programs import CPU, mixed_checkpoint, needs_compiler, run_program, small_checkpoint
 from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
 from tests.support.learning.miopen_problems import draw, gpus
@@ -201,50 +200,21 @@ def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_
 
 @needs_compiler
 @pytest.mark.parametrize("options", [("-O1",), ("-O0", "-DSEQTUNE_PORTABLE")])
-def test_trees_and_winners_in_c_say_what_they_say_in_python(mixed: Checkpoint, mixed_file: CFile, tmp_path: Path,
-                                                            options: tuple[str, ...]) -> None:
-    assert "2 of 2 forests of boosted trees, the table of winners and Gaussian processes" in str(
-        mixed_file.report["answers"])
+def test_trees_and_judge_in_c_say_what_they_say_in_python(mixed_file: CFile, tmp_path: Path,
+                                                          options: tuple[str, ...]) -> None:
+    assert "its judge and 2 of 2 forests of boosted trees" in str(mixed_file.report["answers"])
     predictor = compiled(mixed_file, tmp_path, *options)
     asked = [(problem, replace(device, threads=known.threads, l2_bytes=known.l2_bytes, name=known.name))
              for problem, device in queries(12) for known in (CPU, OTHER)]
-    check_proposals(mixed, predictor, asked)
+    check_proposals(mixed_file.checkpoint, predictor, asked)
 
 
 @needs_compiler
-def test_beyond_the_problems_of_the_table_the_same_weights_count_in_c_as_in_python(
-        mixed: Checkpoint, mixed_file: CFile, tmp_path: Path) -> None:
-    assert not mixed.mixture.has_weights_beyond
-    assert not mixed_file.checkpoint.mixture.has_weights_beyond  # though it lacks the analytic model
-    unseen = Weights(base={"trees": -1.0, "judge": 1.0, "nearest": -2.0, "fixed": 0.5, "gaussian_process": 0.3,
-                           "beam": 0.4}, slope={"fixed": 1.0})
-    learned = replace(mixed, mixture=replace(mixed.mixture, unseen=unseen))
-    predictor = compiled(c_file(learned), tmp_path, "-O1")
-    sizes = ({"m": 48, "n": 256, "k": 512}, {"m": 48, "n": 3001, "k": 4099}, {"m": 5003, "n": 8192, "k": 257},
-             {"m": 70001, "n": 80003, "k": 64})
-    devices = CPU, OTHER, replace(CPU, threads=7, name="llvm:avx2:7")
-    asked = [(Problem.make("gemm", **size), device) for size in sizes for device in devices]
-    large = (Problem.make("gemm", m=1 << 20, n=1 << 20, k=1 << 20),
-             Problem.make("conv2d", n=512, c=256, h=224, w=224, k=256, r=3, s=3, pad_h=1, pad_w=1),
-             Problem.make("conv2d", n=1 << 20, c=1 << 20, h=1000, w=1000, k=1 << 20, r=3, s=3))
-    covered = [neighbours.covered for problem, device in asked
-               if (neighbours := learned.mixture.neighbours(Task.of(problem, device))) is not None]
-    assert covered == [True] * 3 + [False] * 9
-    check_proposals(learned, predictor, asked)
-    for problem in large:  # their log-probabilities differ in the third digit
-        expected = learned.propose([Task.of(problem, CPU)], 5)[0]
-        assert predictor.propose(problem, CPU, 5) == [candidate.configuration for candidate in expected]
-
-
-@needs_compiler
-def test_a_large_table_of_winners_is_left_out_with_the_weights_at_the_usual_nearness(
-        mixed: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.predictor.c_source.winners.MOST_ROWS", 10)
+def test_forests_that_are_left_out_for_their_size_do_not_count(mixed: Checkpoint, tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.predictor.c_source.trees.MOST_NODES", 10)
     written = c_file(mixed)
-    assert "1 of 2 forests of boosted trees; left out for their size: the table of winners" in str(
-        written.report["answers"])
-    assert not written.checkpoint.mixture.is_learned
+    assert "1 of 2 forests of boosted trees" in str(written.report["answers"])
     check_proposals(written.checkpoint, compiled(written, tmp_path, "-O1"), queries(12))
 
 
@@ -272,7 +242,7 @@ def test_random_structs_do_no_harm(written: CFile, tmp_path: Path, options: tupl
 
 
 @needs_compiler
-def test_random_structs_do_no_harm_to_trees_and_winners(mixed_file: CFile, tmp_path: Path) -> None:
+def test_random_structs_do_no_harm_to_trees(mixed_file: CFile, tmp_path: Path) -> None:
     check_random_structs(mixed_file, MEASURED, tmp_path, ())
 
 

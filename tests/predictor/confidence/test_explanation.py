@@ -10,7 +10,7 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.predictor.confidence.explanation import Explanation, KnownProblem, explain, fact_weights, nearest, steps_of
-from seqtune.predictor.mixture.mixture import Mixed
+from seqtune.predictor.experts.mean import Opinions
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from tests.support.synthetic import data, registered
@@ -56,14 +56,13 @@ def test_facts_that_change_the_lead_are_listed_by_their_weight() -> None:
     assert fact_weights(TASK, PROPOSALS[:1], RANKER, KNOWN) == []
 
 
-def test_experts_are_listed_by_their_weight_with_a_share_for_each_proposal() -> None:
-    said = Mixed(np.zeros(2), None, np.zeros(2), {"trees": np.array([-0.01, 0.5]), "judge": np.array([0.1, 0.2])},
-                 {"trees": 0.25, "judge": 0.75})
-    judge, trees = explain(TASK, PROPOSALS[:2], RANKER, KNOWN, said).experts
-    assert (judge.expert, judge.weight, trees.expert, trees.weight) == ("judge", 0.75, "trees", 0.25)
+def test_experts_are_listed_with_a_share_for_each_proposal() -> None:
+    said = Opinions(np.zeros(2), {"trees": np.array([[-0.01], [0.5]]), "judge": np.array([[0.1], [0.2]])})
+    trees, judge = explain(TASK, PROPOSALS[:2], RANKER, KNOWN, said).experts
+    assert (judge.expert, judge.weight, trees.expert, trees.weight) == ("judge", 0.5, "trees", 0.5)
     assert judge.shares == pytest.approx(np.exp([-0.1, -0.2]))
     assert trees.shares == pytest.approx((1.0, np.exp(-0.5)))  # nothing is faster than the best
-    assert explain(TASK, PROPOSALS, RANKER, KNOWN, Mixed.unknown(4)).experts == ()
+    assert explain(TASK, PROPOSALS, RANKER, KNOWN, Opinions(np.full(4, np.nan), {})).experts == ()
 
 
 def test_an_explanation_is_json_and_does_without_trees_and_known_problems() -> None:

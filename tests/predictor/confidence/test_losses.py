@@ -27,7 +27,7 @@ from seqtune.predictor.confidence.fitting import (
 from seqtune.predictor.confidence.losses import COLUMNS, OWN, UNKNOWN, LossTrees, columns_of
 from seqtune.predictor.confidence.model import SIGNALS, ConfidenceModel, fit_regret
 from seqtune.predictor.device_identity import identity
-from seqtune.predictor.proposing import HEARD, Proposals
+from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support import untrained
 from tests.support.synthetic import WIDE, data, registered
@@ -59,18 +59,13 @@ def test_they_find_the_proposals_that_lose_more_and_the_devices_where_more_is_lo
 
 def test_they_read_what_experts_expect_and_how_far_apart_the_candidates_are() -> None:
     slowness = np.array([0.1, 0.2, 0.4])
-    opinions = np.array([[0.05, np.nan], [-0.05, 0.1], [0.0, 0.2]])
-    assert HEARD == ("trees", "nearest")
-    columns = columns_of(Proposals(TASK, np.arange(3), np.zeros(3), slowness, None, opinions, 0.7))
+    columns = columns_of(Proposals(TASK, np.arange(3), np.zeros(3), slowness))
     table = dict(zip(COLUMNS, columns.T.tolist(), strict=True))
-    assert table["trees"] == pytest.approx([0.15, 0.15, 0.4])
-    assert table["trees' lead"] == pytest.approx([0, 0, 0.25])
-    assert table["nearest"] == pytest.approx([0.15, 0.3, 0.6]), "without an opinion it agrees with the trees"
-    assert table["nearness"] == [0.7] * 3
-    assert table["fifth's distance"] == pytest.approx([0.25] * 3)
+    assert table["slowness"] == pytest.approx(slowness)
+    assert table["lead"] == pytest.approx([0, 0.1, 0.3])
+    assert table["spread"] == pytest.approx([slowness.std()] * 3)
+    assert table["fifth's distance"] == pytest.approx([0.3] * 3)
     assert (columns[:, len(OWN):] >= UNKNOWN).all()
-    plain = columns_of(Proposals(TASK, np.arange(3), np.zeros(3), slowness))
-    assert plain[:, 0] == pytest.approx(slowness)
 
 
 @pytest.mark.usefixtures("fake_kernel")
@@ -118,17 +113,17 @@ def test_a_checkpoint_keeps_them_and_damaged_ones_are_refused(tmp_path: Path) ->
     assert (folder / "seqtune.json").stat().st_size - (tmp_path / "plain" / "seqtune.json").stat().st_size < 100_000
     content = json.loads((folder / "seqtune.json").read_text())
     damages: list[dict[str, object]] = [
-        {"left": content["confidence"]["losses"]["left"][::-1]}, {"roots": []}, {"usual": 2.0},
+        {"left": content["estimator"]["losses"]["left"][::-1]}, {"roots": []}, {"usual": 2.0},
         {"feature": [200] * len(trees.feature)}, {"coded": [65535] * len(trees.coded)}, {"thresholds": [1e39]},
         {"devices": {"a device": -1.0}}]
     for damage in damages:
         bad = json.loads(json.dumps(content))
-        bad["confidence"]["losses"].update(damage)
+        bad["estimator"]["losses"].update(damage)
         (folder / "seqtune.json").write_text(json.dumps(bad))
         with pytest.raises(CheckpointError):
             Checkpoint.load(folder)
     bad = json.loads(json.dumps(content))
-    bad["confidence"]["losses"] = None
+    bad["estimator"]["losses"] = None
     (folder / "seqtune.json").write_text(json.dumps(bad))
     with pytest.raises(CheckpointError):
         Checkpoint.load(folder)

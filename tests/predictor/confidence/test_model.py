@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.errors import CheckpointError
+from seqtune.errors import CheckpointError, SeqtuneWarning
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
@@ -117,7 +117,7 @@ def test_confidence_is_fitted_to_problems_that_the_trees_have_not_seen() -> None
     for part, observed in zip(parts, (observe(tasks, [part], OPTIONS) for part in parts), strict=True):
         left_out, fitting = ([task for task in tasks if part(task) == is_left_out] for is_left_out in (True, False))
         assert not {task.problem for task in left_out} & {task.problem for task in fitting}
-        for ours, theirs in zip(observed, observe_with(Trees(fitting, OPTIONS), fitting, left_out), strict=True):
+        for ours, theirs in zip(observed, observe_with(Trees(fitting, OPTIONS), left_out), strict=True):
             np.testing.assert_array_equal(ours.regrets, theirs.regrets)
     model = fit_confidence(tasks, OPTIONS, least=8)
     assert model is not None
@@ -182,15 +182,15 @@ def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Pa
     saved = Checkpoint.load(replace(plain, estimator=model_of("a device")).save(tmp_path / "sure"))
     assert saved.estimator == model_of("a device")
     content = json.loads((tmp_path / "sure" / "seqtune.json").read_text())
-    for damage in ({"known": content["confidence"]["first"]["known"][::-1]}, {"weights": [1.0]}, {"constant": -1.0},
+    for damage in ({"known": content["estimator"]["first"]["known"][::-1]}, {"weights": [1.0]}, {"constant": -1.0},
                    {"new": [1e9] * 101}, {"constant": "x"}, {"usual_doubt": -1.0}, {"scales": {"a device": 1e9}},
                    {"scales": {"x" * 2000: 1.0}}):
         bad = json.loads(json.dumps(content))
-        bad["confidence"]["first"].update(damage)
+        bad["estimator"]["first"].update(damage)
         (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(bad))
         with pytest.raises(CheckpointError):
             Checkpoint.load(tmp_path / "sure")
-    older = content["confidence"]
+    older = content["estimator"]
     for model in (older["first"], older["other"]):
         model["weights"] = model["weights"][:3]
         del model["usual_doubt"], model["scales"]
@@ -199,6 +199,8 @@ def test_a_checkpoint_keeps_its_confidence_and_older_ones_have_none(tmp_path: Pa
     assert isinstance(estimator, ConfidenceModel), "checkpoints from before the doubt and the scales are read"
     assert estimator.first.expected(np.full((1, 4), 0.5)) == pytest.approx(
         older["first"]["constant"] + 0.5 * sum(older["first"]["weights"]))
-    del content["confidence"]
+    content |= {"confidence": content.pop("estimator"), "mixture": {"weights": {"base": {"trees": 0.5}}}}
     (tmp_path / "sure" / "seqtune.json").write_text(json.dumps(content))
-    assert Checkpoint.load(tmp_path / "sure").estimator is None
+    with pytest.warns(SeqtuneWarning, match="was trained by an earlier version") as notes:
+        assert Checkpoint.load(tmp_path / "sure").estimator is None, "it was fitted to the answers of a mixture"
+    assert len(notes) == 1

@@ -14,8 +14,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.predictor.correction.correction import Correction
-from seqtune.predictor.correction.observations import MAX_ROWS, observe
-from seqtune.predictor.mixture.winners import spread_rows
+from seqtune.predictor.correction.observations import MAX_ROWS, observe, spread_rows
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -128,7 +127,7 @@ def test_the_fastest_measured_configuration_of_the_problem_comes_first_even_if_t
     assert proposals.ordered().numbers[0] == best
     assert len(set(proposals.numbers.tolist())) == len(proposals)
     assert len(proposals) > len(numbers), "further measured configurations join"
-    assert np.exp(proposals.ordered().log_probabilities).sum() == pytest.approx(0.01 * len(numbers))
+    assert np.exp(proposals.ordered().posterior()).sum() == pytest.approx(0.01 * len(numbers))
 
 
 def test_experts_disagree_less_about_measured_configurations_of_the_problem() -> None:
@@ -138,15 +137,15 @@ def test_experts_disagree_less_about_measured_configurations_of_the_problem() ->
     seconds[5:20] = np.nan
     correction = replace(corrected(ODD), own_times=lambda task: seconds)
     slowness = ranker().slowness(complete.task, numbers)
-    proposals = correction.correct(Proposals(complete.task, numbers, np.log(np.full(20, 0.01)), slowness, None,
-                                             np.full((20, 2), 0.1), 0.5))
-    assert proposals.opinions is not None
+    members = slowness[:, None] + np.array([-0.1, 0.1])
+    proposals = correction.correct(Proposals(complete.task, numbers, np.log(np.full(20, 0.01)), slowness, members))
+    assert proposals.members is not None
     known = np.isfinite(seconds[proposals.numbers])
-    assert proposals.nearness == 0.5
-    assert proposals.opinions.shape == (len(proposals), 2)
+    assert proposals.members.shape == (len(proposals), 2)
     assert len(proposals) > 20
-    assert np.abs(proposals.opinions[known]).max() == pytest.approx(0.01)
-    assert (proposals.opinions[~known] == 0.1).all()
+    apart = np.ptp(proposals.members, axis=1)
+    assert apart[known].max() == pytest.approx(0.02)
+    assert apart[~known] == pytest.approx(0.2)
 
 
 def test_a_configuration_that_failed_on_the_device_comes_last() -> None:

@@ -17,10 +17,6 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.mixture.fitting import refitted
-from seqtune.predictor.mixture.mixture import Mixture
-from seqtune.predictor.mixture.weights import Weights
-from seqtune.predictor.mixture.winners import Winners
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -39,7 +35,7 @@ def small_checkpoint(device: Device, judge: int = 32) -> Checkpoint:
 
 def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem],
                      plain: Checkpoint | None = None) -> Checkpoint:
-    """A checkpoint, the small one by default, with trees and a table of winners of random times of these problems."""
+    """A checkpoint, the small one by default, with trees of random times of these problems."""
     generator, fitting = np.random.default_rng(2), []
     for number, problem in enumerate(problems):
         task = Task.of(problem, devices[number % len(devices)])
@@ -48,11 +44,7 @@ def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem],
         seconds[rows] = np.exp(generator.normal(0, 0.3, len(rows)))
         fitting.append(MeasuredTask(task, seconds))
     trees = Trees(fitting, TreesOptions(rounds=12, models=2, least_weight=1.0, threads=1))
-    weights = Weights(base={"trees": 0.2, "judge": -0.5, "nearest": 0.1, "fixed": -1.0, "analytic": -1.0,
-                            "gaussian_process": 0.3, "beam": -0.3},
-                      slope={"nearest": 0.7, "beam": 0.2})
-    return replace(plain or small_checkpoint(devices[0]), ranker=Ranker.of(trees),
-                   mixture=refitted(Mixture.learned(Winners(), weights), fitting, trees))
+    return replace(plain or small_checkpoint(devices[0]), ranker=Ranker.of(trees))
 
 
 def library_checkpoint(library: Library, device: Device) -> Checkpoint:

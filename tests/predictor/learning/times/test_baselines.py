@@ -9,10 +9,15 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.learning.times.baselines import ANALYTIC, BASELINES, TreesMethod, random_log_share
-from seqtune.predictor.mixture.experts import Fixed, Nearest, nearest_valid
-from seqtune.predictor.mixture.portfolio import nearest_row, portfolios
-from seqtune.predictor.mixture.winners import Winners
+from seqtune.predictor.learning.times.baselines import (
+    ANALYTIC,
+    BASELINES,
+    Fixed,
+    Nearest,
+    random_log_share,
+    trees_alone,
+)
+from seqtune.predictor.learning.times.portfolio import nearest_row, nearest_valid
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support.synthetic import data, registered, seconds
 
@@ -51,16 +56,16 @@ def test_every_baseline_is_better_than_chance(name: str) -> None:
 
 
 def test_trees_fitted_twice_propose_the_same() -> None:
-    again = TreesMethod(Trees(TRAINING, TREES.options))
+    again = trees_alone(Trees(TRAINING, TREES.options))
     for measured in TEST:
-        assert TreesMethod(TREES).propose([measured.task], 5) == again.propose([measured.task], 5)
+        assert trees_alone(TREES).propose([measured.task], 5) == again.propose([measured.task], 5)
 
 
 def test_fixed_picks_the_best_configuration_where_everything_is_known() -> None:
     known = [measured for measured in measured_tasks(data(5, held_out=5, sampled=1), held_out=True)
              if measured.device.name == "fake:wide"]
     trees = Trees(known, TreesOptions(rounds=5, models=1, threads=1))
-    found = Fixed(Winners.of(portfolios(known, trees))).propose([known[0].task], 1)
+    found = Fixed(known, trees).propose([known[0].task], 1)
     first = found[0][0].configuration
     configurations = {space[row].key: dict(space[row].settings)
                       for measured in known for space in measured.task.spaces for row in range(len(space))}
@@ -92,6 +97,12 @@ def test_the_teacher_keeps_what_was_measured_and_fills_the_rest_nearly_right() -
     assert np.sqrt(np.mean(error**2)) < 0.35 * truth[rest].std()
 
 
-def test_a_problem_of_an_unknown_device_gets_the_default() -> None:
+def test_a_problem_of_an_unknown_operation_gets_the_default() -> None:
     measured = TEST[0]
-    assert Nearest(Winners()).propose([measured.task], 3) == [[Candidate(measured.task.default)]]
+    assert Nearest([]).propose([measured.task], 3) == [[Candidate(measured.task.default)]]
+
+
+def test_the_nearest_problem_is_the_problem_itself_on_the_same_device_and_its_fastest_come_first() -> None:
+    for measured in TRAINING[:3]:
+        (candidates,) = Nearest(TRAINING).propose([measured.task], 3)
+        assert [candidate.configuration for candidate in candidates] == measured.fastest(3)

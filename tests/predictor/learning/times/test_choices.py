@@ -16,9 +16,6 @@ from seqtune.predictor.learning.times.agreement import ByAnalytic, ByTrees, agre
 from seqtune.predictor.learning.times.drawn_gpus import drawn_gpu
 from seqtune.predictor.learning.times.sampled_problems import SampledProblems
 from seqtune.predictor.learning.times.training import train_model
-from seqtune.predictor.mixture.left_out import BELIEVED, TreesAndWinners, unseen_weights
-from seqtune.predictor.mixture.mixture import Mixture, MixtureFields
-from seqtune.predictor.mixture.winners import Entry, Winners
 from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
 from seqtune.predictor.trees.cost_trees import Trees
 from seqtune.predictor.trees.ranker import Ranker
@@ -109,22 +106,9 @@ def test_sampled_problems_of_gpus_are_on_gpus_that_nobody_built() -> None:
     assert generator.bit_generator.state == before
 
 
-def test_weights_of_unseen_chips_are_learned_by_leaving_each_chip_out_and_kept() -> None:
-    assert unseen_weights([task for task in TASKS if task.device.model == TASKS[0].device.model], TREES) == BELIEVED
-    weights = unseen_weights(TASKS, TREES)
-    assert weights.base["trees"] != BELIEVED.base["trees"]
-    assert weights.base["judge"] == BELIEVED.base["judge"]
-    mixture = Mixture.learned(Winners.of(map(Entry.of, TASKS)), unseen=weights)
-    assert mixture.about is not None
-    assert MixtureFields.model_validate_json(mixture.about.model_dump_json()).unseen == weights
-    (candidates,) = TreesAndWinners.of(TASKS, TREES).consulted([TASKS[0].task], 4)
-    assert len(candidates.numbers) >= 4
-
-
 def test_a_training_on_choices_alone_gives_a_checkpoint_that_proposes_them() -> None:
     checkpoint, report = train_model(TASKS, [], replace(OPTIONS, seed=1))
     assert checkpoint.ranker is not None
-    assert checkpoint.mixture.is_learned
     assert checkpoint.estimator is None
     assert report["cases"] + report["validation_cases"] == len(TASKS)
     problem = Problem.make("scaled_gemm", m=64, n=2048, k=2048)

@@ -20,8 +20,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.checkpoint_parts import CheckpointTrees
-from seqtune.predictor.learning.times.baselines import TreesMethod, random_log_share
+from seqtune.predictor.checkpoint_parts import TreesAlone
+from seqtune.predictor.learning.times.baselines import random_log_share
 from seqtune.predictor.learning.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes, replayed
 from seqtune.predictor.learning.times.examples import vocabulary_of
 from seqtune.predictor.learning.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
@@ -219,13 +219,13 @@ def test_the_parts_of_a_checkpoint_are_methods_and_trees_are_fitted_only_where_i
     ranked = replace(bare, ranker=ranker)
     both = fitted(tasks[:2], ranked, ("seqtune", "transformer", "trees"))
     assert both["seqtune"] is ranked
-    assert isinstance(both["trees"], CheckpointTrees)
+    assert isinstance(both["trees"], TreesAlone)
     (found,) = both["transformer"].propose([tasks[0].task], 4)
     assert found == bare.propose([tasks[0].task], 4)[0]
     (best,) = both["trees"].propose([tasks[0].task], 1)
     assert best[0].configuration == tasks[0].task[int(np.argmin(Trees(tasks, TreesOptions(
         rounds=5, models=1)).predict(tasks[0].task.spaces)))]
-    assert isinstance(fitted(tasks[:2], bare, ("trees",))["trees"], TreesMethod)
+    assert isinstance(fitted(tasks[:2], bare, ("trees",))["trees"], TreesAlone)
     with pytest.raises(MisuseError, match="transformer needs a checkpoint"):
         fitted(tasks[:2], None, ("transformer",))
 
