@@ -12,7 +12,7 @@ from tests.support.synthetic import data, registered
 
 with registered():
     TASKS = measured_tasks(data(6, held_out=2, sampled=20), held_out=False)
-TASK = max((measured.task for measured in TASKS), key=lambda task: int(task.problem["c"]))
+TASK = max((measured.task for measured in TASKS), key=lambda task: task.problem.size("c"))
 LARGEST = Largest.of(TASKS)
 
 
