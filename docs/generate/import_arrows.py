@@ -32,7 +32,7 @@ PUBLIC = {
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
         "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
-        "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "checkpoint_parts", "confidence",
+        "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "confidence",
         "correction", "learning/times", "model", "pretrained", "say", "sequence", "training", "translator", "trees"),
     "networks": (
         "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",
