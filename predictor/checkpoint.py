@@ -1,11 +1,12 @@
 """Checkpoint: a trained translator with its vocabulary and its trees, stored in a folder.
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
-provenance, metrics) and, if there is a ranker, trees.safetensors. A translator that has learned another tuner's choices
-has weights in 16 bits, tables of MIOpen's solvers, a filter of the problems that it has learned from and, in
-trees.zlib, trees that choose values. A retrained checkpoint answers for some devices only; the subfolder `former`
-contains the whole checkpoint that answers for all others, which may be a retrained one as well. Checkpoints of earlier
-versions also had a mixture of experts, which is not read, and a confidence model that was fitted to its answers.
+provenance, metrics) and, if there is a ranker, trees.safetensors; of a training with few measurements also
+processes.safetensors. A translator that has learned another tuner's choices has weights in 16 bits, tables of MIOpen's
+solvers, a filter of the problems that it has learned from and, in trees.zlib, trees that choose values. A retrained
+checkpoint answers for some devices only; the subfolder `former` contains the whole checkpoint that answers for all
+others, which may be a retrained one as well. Checkpoints of earlier versions also had a mixture of experts, which is
+not read, and a confidence model that was fitted to its answers.
 The content is not trusted: see `seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it
 import neither torch nor transformers. Raises CheckpointError.
 """
@@ -39,6 +40,7 @@ from .choices.about import ChoicesAbout
 from .confidence.model import ConfidenceModel
 from .experts.expert import Expert
 from .experts.mean import Opinions, ask
+from .experts.process import Processes, ProcessFields
 from .largest import NONE_LEARNED, Excess, Largest
 from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .sequence import beam
@@ -49,12 +51,14 @@ from .translator.numpy_judge import NumpyJudge
 from .translator.numpy_layers import Tensors
 from .translator.numpy_translator import NumpyTranslator
 from .translator.word_vectors import described_arrays, shapes
+from .trees.forest import read_arrays
 from .trees.ranker import Ranker
 
 if TYPE_CHECKING:
     from .choices.learned import LearnedChoices
     from .translator.translator import Translator
 
+PROCESSES = "processes.safetensors"
 LEARNED = "learned"  # the tensor of the filter of learned problems
 
 
@@ -63,6 +67,7 @@ class _About(About):
 
     trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
         default={}, max_length=10_000)
+    processes: tuple[ProcessFields, ...] = Field(default=(), max_length=10_000)
     estimator: ConfidenceModel | None = None  # of the plain mean's answers
     largest: Largest = NONE_LEARNED
     confidence: JsonValue = None  # earlier versions: of the answers of a mixture
@@ -98,6 +103,7 @@ class Checkpoint:
     retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
     choices: LearnedChoices | None = None  # None: it was trained on measured times
     largest: Largest = NONE_LEARNED
+    processes: Processes | None = None  # of a training with few measurements
     trees_propose: bool = True  # see `Proposer`; not saved
 
     @classmethod
@@ -133,6 +139,9 @@ class Checkpoint:
             choices = LearnedChoices.read(folder.path, about.choices, state.pop(LEARNED), vocabulary)
         ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
                              about.tree_features) if about.trees else None
+        processes = Processes.read(
+            about.processes, read_arrays(folder.path / PROCESSES), [kernel.name for kernel in about.kernels]
+        ) if about.processes else None
         if about.retrained_for and layers == 1:
             raise CheckpointError(f"{folder.path} has a former checkpoint, too; seqtune writes {MOST_LAYERS} layers at "
                                   "most")
@@ -142,7 +151,8 @@ class Checkpoint:
                           "experts, without expected shares; train it again to have these", SeqtuneWarning,
                           stacklevel=3)
         return cls(folder.size, state, vocabulary, about.provenance, about.metrics, about.seed, ranker,
-                   about.estimator, former, frozenset(about.retrained_for), choices, about.largest)
+                   about.estimator, former, frozenset(about.retrained_for), choices, about.largest,
+                   processes)
 
     def save(self, path: str | Path) -> Path:
         """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
@@ -153,6 +163,7 @@ class Checkpoint:
         estimator = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
         about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about,
+                       processes=() if self.processes is None else self.processes.about,
                        estimator=estimator, largest=self.largest,
                        tree_features="ratios" if self.ranker is None else self.ranker.listed,
                        retrained_for=tuple(sorted(self.retrained_for)),
@@ -168,6 +179,8 @@ class Checkpoint:
                 self.choices.trees.write(fresh)
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
+            if self.processes is not None:
+                (fresh / PROCESSES).write_bytes(save_arrays(self.processes.arrays()))
             if self.former is not None:
                 self.former.save(fresh / FORMER)
         return Path(path)
@@ -322,7 +335,7 @@ class Checkpoint:
     @cached_property
     def experts(self) -> tuple[Expert, ...]:
         """Those that have an opinion on configurations; their plain mean counts."""
-        return tuple(expert for expert in (self.ranker, self.judge) if expert is not None)
+        return tuple(expert for expert in (self.ranker, self.judge, self.processes) if expert is not None)
 
     def expected(self, task: Task, numbers: Numbers) -> Floats:
         """The slowness log(time / best) of configurations by the experts together, (configuration,).

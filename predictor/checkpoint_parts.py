@@ -56,4 +56,4 @@ def _trees(checkpoint: Checkpoint, task: Task) -> Ranker:
 
 def _without_trees(checkpoint: Checkpoint) -> Checkpoint:
     former = None if checkpoint.former is None else _without_trees(checkpoint.former)
-    return replace(checkpoint, ranker=None, former=former)
+    return replace(checkpoint, ranker=None, processes=None, former=former)

@@ -28,6 +28,7 @@ from .header import MOST_PROPOSALS, error_texts, header
 from .kernel import CKernel
 from .library import CLibrary
 from .network_tables import network_tables
+from .processes import CProcesses, processes_in_c
 from .public_names import PREFIX, check_prefix, with_prefix
 from .trees import CTrees, ranker_in_c
 from .weights import BASE, OFFSET, PANEL, STRING
@@ -87,9 +88,10 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
         raise MisuseError(f"this checkpoint has a layer of {weights.deepest} inputs; in C there are at most 2048")
     tables, listed = facts.text(), library.text()  # before the others, which refer to words by their numbers
     trees = CTrees() if written.ranker is None else CTrees.of(written.ranker, library)
+    processes = CProcesses() if written.processes is None else CProcesses.of(written.processes, library)
     own, ordered = library.sizes(), model.ranker is not None or bool(size.judge)
     sizes = {
-        **own, **_network_sizes(size), **trees.sizes, "SLOTS": facts.slots,
+        **own, **_network_sizes(size), **trees.sizes, **processes.sizes, "SLOTS": facts.slots,
         "POSITIONS": facts.positions, "MAPS": size.facts,
         "TARGETS": len(library.targets), "BEGIN": library.targets[BEGIN],
         "CODES": 1 if size.facts else facts.positions, "USUAL": PROPOSALS if ordered else WIDTH,
@@ -107,10 +109,10 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
     defines = "\n".join(f"#define SQ_{name} {value}" for name, value in sizes.items())
     pieces = ["model", "layers", "codes", "fixed_words" if size.fixed_words else "words", "source", "beam",
               *(["judge"] if size.judge else []), *(["trees"] if trees.lines else []),
-              "order", "predict"]
+              *(["processes"] if processes.lines else []), "order", "predict"]
     parts = [interface, _START, defines, runtime("types"), runtime("arithmetic"), listed, runtime("space"),
              weights.text(), _math(), *weights.lines, weights.kept_table(), tables, *trees.lines,
-             *map(runtime, pieces), error_texts()]
+             *processes.lines, *map(runtime, pieces), error_texts()]
     source = with_prefix("\n\n".join(part.strip() for part in parts) + "\n", interface, prefix)
     return CFile(source, with_prefix(interface, interface, prefix) + "\n", {**report, "bytes": len(source)},
                  tuple(library.operations), library.extras, library.parameters, library.has_fractions, written)
@@ -120,7 +122,8 @@ def in_c(checkpoint: Checkpoint, kernels: Sequence[CKernel]) -> Checkpoint:
     """The checkpoint that answers as the C file of these kernels does: there the beam alone proposes."""
     choices = checkpoint.choices
     ranker = None if checkpoint.ranker is None else ranker_in_c(checkpoint.ranker, kernels)
-    return replace(checkpoint, ranker=ranker, trees_propose=False, estimator=None, former=None,
+    return replace(checkpoint, ranker=ranker, trees_propose=False,
+                   processes=processes_in_c(checkpoint.processes, ranker), estimator=None, former=None,
                    retrained_for=frozenset(),
                    choices=None if choices is None else replace(choices, trees=None))
 
@@ -134,6 +137,10 @@ def _answers(checkpoint: Checkpoint, written: Checkpoint) -> str:
         parts.append(f"{kept} of {whole} forests of boosted trees")
     elif checkpoint.ranker is not None:
         left_out.append("the boosted trees")
+    if written.processes is not None:
+        parts.append("Gaussian processes")
+    elif checkpoint.processes is not None:
+        left_out.append("the Gaussian processes")
     if checkpoint.choices is not None and checkpoint.choices.trees is not None:
         left_out.append("the boosted trees")
     answers = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]

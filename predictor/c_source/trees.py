@@ -35,7 +35,7 @@ from .library import CLibrary
 from .names import RATE_FACTS, NameTable, OperationNames
 from .weights import BASE, digits, string_literal, whole_numbers
 
-MOST_NODES = 500_000  # of a file: 1.5 MB; of larger ensembles the first forests of each kernel are written
+MOST_NODES = 2_000_000  # of a file: 6 MB; of larger ensembles the first forests of each kernel are written
 LEAVES = 1 << 16  # codes of leaves: 16 bits
 SUBTREES = 64  # sizes of a left subtree, which are odd: trees have a depth of at most seven
 _IN_STRING = 800  # thresholds in one string literal

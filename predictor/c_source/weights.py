@@ -54,6 +54,11 @@ def string_literal(characters: NDArray[np.uint8]) -> str:
     return '"' + re.sub(r"(?<=\?)\?", r"\\?", text) + '"'  # no trigraphs
 
 
+def bits(numbers: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The bits of floats as whole numbers, which five digits hold."""
+    return np.ascontiguousarray(numbers, np.float32).view(np.uint32).astype(np.int64)
+
+
 @dataclass
 class Weights:
     """The digits of all matrices and tables of a file, and the declarations that name them."""

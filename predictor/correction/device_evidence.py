@@ -147,6 +147,8 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
             verified: bool) -> str:
     from seqtune.kernels.registry import kernel, table
 
+    from ..checkpoint import Checkpoint
+
     versions = {name: kernel(name).version for name in table(device.backend) if name in ranker.forests}
     content = json.dumps([VERSION, ranker.listed, device.to_json(), str(path.resolve()), state, verified, versions])
     digest = hashlib.sha256(content.encode())
@@ -156,6 +158,9 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
     for name, array in sorted(predictor.state.items()):
         if name.startswith("judge."):  # no training changes the other tensors alone
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    if isinstance(predictor, Checkpoint) and predictor.processes is not None:
+        for name, array in predictor.processes.arrays().items():
+            digest.update(name.encode() + array.tobytes())
     return digest.hexdigest()[:32]
 
 

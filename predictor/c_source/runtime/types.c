@@ -19,6 +19,14 @@ typedef struct { int feature, count; const char *thresholds; } sq_split;
 typedef struct { const sq_split *splits; const char *const *trees; } sq_forest;
 typedef struct { const sq_column *columns; const sq_forest *forests; } sq_trees;
 
+typedef struct { /* the Gaussian process of a kernel; coordinates are those of configurations, then those of tasks */
+    int own, coordinates;
+    double mean, shared, by_task;
+    const int *columns;
+    const float *centre, *scale, *task_points;
+    const char *const *measured;
+} sq_process;
+
 typedef struct { /* values by slot: whole numbers and words `i`, numbers `d`; `big`: more than 64 bits, so it is in `d` */
     int operation, over, undefined, fault, holds, completions;
     long left; /* checks of constraints until the prediction is given up */

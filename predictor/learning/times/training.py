@@ -28,6 +28,7 @@ from seqtune.kernels.task import ChosenTask, KnownTask, MeasuredTask
 
 from ...checkpoint import Checkpoint
 from ...confidence.fitting import fit_confidence, observe_proposed
+from ...experts.process import Processes
 from ...largest import Largest
 from ...say import Say, silent
 from ...sequence.vocabulary import Vocabulary
@@ -91,7 +92,7 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
     }
     provenance = {"trained_on": about, "options": describe(options)}
     checkpoint = Checkpoint.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
-    checkpoint = replace(checkpoint, largest=Largest.of(training))
+    checkpoint = replace(checkpoint, largest=Largest.of(training), processes=Processes.of(fitting))
     if validation and teacher is not None:
         checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
     unseen: Sequence[KnownTask] = validation
@@ -105,7 +106,8 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
                         until=report["kept_epoch"])
             if again.interrupted:
                 raise KeyboardInterrupt
-            checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher))
+            checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher),
+                                 processes=Processes.of(training))
             checkpoint = _with_new_judge(checkpoint, examples, replace(options, state=None), on_progress, began)
             unseen = []
         if teacher is not None and not state.interrupted:
@@ -176,7 +178,9 @@ def _completed(checkpoint: Checkpoint, training: Sequence[KnownTask], unseen: Se
                                  [task for task in unseen if isinstance(task, MeasuredTask)])
         estimator = fit_confidence(measured, replace(options.trees, threads=options.threads), options.seed, say, known)
     checkpoint = replace(checkpoint, estimator=estimator)
-    return replace(checkpoint, ranker=_ranker(make_teacher(training, options, say))) if unseen else checkpoint
+    if not unseen:
+        return checkpoint
+    return replace(checkpoint, ranker=_ranker(make_teacher(training, options, say)), processes=Processes.of(training))
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,

@@ -168,7 +168,7 @@ def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_pa
 
 
 def learned(text: str, operation: str, folder: Path) -> CFile:
-    """The C file of a library's checkpoint with trees, a table of winners and processes."""
+    """The C file of a library's checkpoint with trees and processes."""
     library = read_library(write(folder, text))
     use(library)
     return c_file(mixed_checkpoint([GPU], sample_problems(operation, 8, 1), library_checkpoint(library, GPU)))
@@ -192,7 +192,7 @@ def test_a_file_of_few_numbers_compiles_without_warnings_at_every_level(text: st
 
 
 @needs_compiler
-def test_trees_winners_and_processes_in_c_see_fractions_as_python_does(tmp_path: Path) -> None:
+def test_trees_and_processes_in_c_see_fractions_as_python_does(tmp_path: Path) -> None:
     written = learned(FRACTIONS, "fill", tmp_path)
     assert written.has_fractions
     assert "double fraction;" in written.header

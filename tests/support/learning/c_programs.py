@@ -17,6 +17,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.experts.process import Processes
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -35,7 +36,7 @@ def small_checkpoint(device: Device, judge: int = 32) -> Checkpoint:
 
 def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem],
                      plain: Checkpoint | None = None) -> Checkpoint:
-    """A checkpoint, the small one by default, with trees of random times of these problems."""
+    """A checkpoint, the small one by default, with trees and processes of random times of these problems."""
     generator, fitting = np.random.default_rng(2), []
     for number, problem in enumerate(problems):
         task = Task.of(problem, devices[number % len(devices)])
@@ -44,7 +45,8 @@ def mixed_checkpoint(devices: Sequence[Device], problems: Sequence[Problem],
         seconds[rows] = np.exp(generator.normal(0, 0.3, len(rows)))
         fitting.append(MeasuredTask(task, seconds))
     trees = Trees(fitting, TreesOptions(rounds=12, models=2, least_weight=1.0, threads=1))
-    return replace(plain or small_checkpoint(devices[0]), ranker=Ranker.of(trees))
+    return replace(plain or small_checkpoint(devices[0]), ranker=Ranker.of(trees),
+                   processes=Processes.of(fitting))
 
 
 def library_checkpoint(library: Library, device: Device) -> Checkpoint:

@@ -31,6 +31,7 @@ from seqtune.tuner.measuring.deadline import Deadline
 
 from ....checkpoint import Checkpoint
 from ....confidence.model import ConfidenceModel
+from ....experts.process import Processes
 from ....largest import Largest
 from ....say import Say, silent
 from ....sequence.vocabulary import Vocabulary
@@ -160,7 +161,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
         estimator = estimator.with_tasks(fresh)
     after = replace(Checkpoint.of_translator(state.kept.eval(), vocabulary, {}, {}, options.seed,
                                              joined(start.ranker, teacher), estimator),
-                    largest=Largest.of((*selection.fresh, *selection.old)), former=former,
+                    largest=Largest.of((*selection.fresh, *selection.old)),
+                    processes=Processes.of((*selection.fresh, *selection.old)), former=former,
                     retrained_for=frozenset(measured.device.key for measured in fresh))
     new_after: list[Outcome] = []
     old_after: list[Outcome] = []
