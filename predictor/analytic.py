@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class AnalyticPredictor(UntrainedPredictor):
     """The predictor that estimates times from data sheets; it has no state."""
 
+    note = "estimated from data sheets by the analytic model; no measurement of this GPU was used"
     backends = BACKENDS
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seqtune.errors import CheckpointError, KernelError
-from seqtune.kernels.devices import accelerators
 from seqtune.kernels.libraries.table import ALWAYS, libraries_in_use
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.measured_rates import warn_of_doubt
 
+from .candidate import Candidate
+from .checkpoint import Checkpoint
 from .correction.device_evidence import DeviceEvidence, device_evidence
-from .model import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, cached_model, untrained_predictor
+from .predictors import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, named_predictor, untrained_predictor
 from .translator.threads import one_thread
 
 if TYPE_CHECKING:
@@ -30,27 +31,11 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
 
-    from .candidate import Candidate
     from .confidence.explanation import Explanation
-    from .largest import Excess
-    from .model import TaskPredictor
+    from .predictors import TaskPredictor
 
 SEEDS = 8  # proposals of the predictor with which a search begins
 MOST_PREDICTED = 24_000  # configurations whose time is predicted for a search: half a second
-NEW_GPU = "it has learned from no measurement or choice on a GPU of this chip"
-CHOICES_ON_CHIP = "it has learned choices and no times on GPUs of this chip: expected shares rest on other GPUs"
-CHOICES_OF_KERNELS = "it has learned choices and no times of these kernels, so no share of the best speed is expected"
-MEASURE = "measure several (--top 5 --verify)"
-MOST_EXCESSES = 4  # numbers that one note names
-
-
-def extrapolation(task: Task, excesses: Sequence[Excess]) -> str:
-    """The note that names the numbers in which a problem exceeds all that its predictor has learned from."""
-    named = excesses[:MOST_EXCESSES]
-    *others, last = [f"{excess.name}={excess.value:.6g} is more than {excess.most:.6g}" for excess in named]
-    facts = f"{', '.join(others)} and {last}" if others else last
-    return (f"{facts}, the most of the {task.problem.type} problems that it has learned from on {task.device.backend}, "
-            "so the answer extrapolates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +57,14 @@ class Answering:
         return _answering(task, predictor_for(task.device, chosen), chosen, named=name is not None)
 
     @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The predictor, if it is a checkpoint: others have neither experts nor confidences."""
+        return self.predictor if isinstance(self.predictor, Checkpoint) else None
+
+    @property
     def notes(self) -> tuple[str, ...]:
-        """The warnings that no measurement of the GPU, of the kernels or of such sizes was used; empty without any."""
-        if self.name in UNTRAINED:
-            return (UNTRAINED[str(self.name)].note,)
-        notes = [NEW_GPU] if self.predictor.is_new(self.task.device) else []
-        if self.predictor.lacks_times(self.task.kernels):
-            notes.append(CHOICES_OF_KERNELS)
-        elif self.predictor.lacks_times_on(self.task.device):
-            notes.append(CHOICES_ON_CHIP)
-        excesses = self.predictor.excesses(self.task)
-        if excesses:
-            here = accelerators.described(self.task.device.backend, self.task.device.name.partition(":")[2]) is None
-            notes.append(extrapolation(self.task, excesses) + (f": {MEASURE}" if here else ""))
-        return tuple(notes)
+        """What a user should know: that no measurement of the GPU, of the kernels or of such sizes was used."""
+        return self.predictor.notes(self.task)
 
     @property
     def note(self) -> str:
@@ -98,7 +77,7 @@ class Answering:
 
     def evidence(self, journal: str | Path | None, verified: bool = True) -> DeviceEvidence | None:
         """The measurements of the task's device in a journal, as corrections of proposals; see `device_evidence`."""
-        return device_evidence(self.predictor, self.task.device, journal, verified)
+        return _evidence(self.predictor, self.task.device, journal, verified)
 
     def propose(self, count: int, evidence: DeviceEvidence | None = None) -> dict[Configuration, Candidate]:
         """Propose up to `count` configurations as candidates, the most probable first.
@@ -112,18 +91,28 @@ class Answering:
         return {candidate.configuration: candidate for candidate in candidates}
 
     def safe_default(self, evidence: DeviceEvidence | None = None) -> Candidate:
-        """The safe default as a candidate, which `propose` need not return."""
+        """The safe default as a candidate, which `propose` need not return; a checkpoint knows its confidence."""
+        if self.checkpoint is None:
+            return Candidate(self.task.default)
         with _one_thread():
-            return self.predictor.safe_default(self.task, None if evidence is None else evidence.correction)
+            return self.checkpoint.safe_default(self.task, None if evidence is None else evidence.correction)
 
     def explanation(self, proposals: Sequence[Configuration]) -> Explanation:
         """Explain the first proposal; the known problems are those of the shipped data set."""
         from .confidence.explanation import explain, shipped_winners
 
         numbers = np.array([self.task.number(configuration) for configuration in proposals])
+        if self.checkpoint is None:
+            return explain(self.task, proposals, None, shipped_winners())
         with _one_thread():
-            said = self.predictor.opinions(self.task, numbers)
-        return explain(self.task, proposals, self.predictor.ranker, shipped_winners(), said)
+            said = self.checkpoint.opinions(self.task, numbers)
+        return explain(self.task, proposals, self.checkpoint.ranker, shipped_winners(), said)
+
+
+def _evidence(predictor: TaskPredictor, device: Device, journal: str | Path | None,
+              verified: bool = True) -> DeviceEvidence | None:
+    """The evidence for a checkpoint; other predictors expect no times that measurements could correct."""
+    return device_evidence(predictor, device, journal, verified) if isinstance(predictor, Checkpoint) else None
 
 
 def _one_thread() -> contextlib.AbstractContextManager[None]:
@@ -159,7 +148,9 @@ def _answering(task: Task, predictor: TaskPredictor, name: str | Path, named: bo
                     return Answering(other, untrained, task)
         elif len(known) < len(task.spaces):
             task = Task(task.problem, task.device, known)
-    return Answering(name, predictor.on(task.device, task.kernels), task)
+    if isinstance(predictor, Checkpoint):
+        predictor = predictor.on(task.device, task.kernels)
+    return Answering(name, predictor, task)
 
 
 def answering_many(problems: Sequence[Problem], device: Device, name: str | Path | None = None,
@@ -197,7 +188,7 @@ def propose_many(answerings: Sequence[Answering], count: int, journal: str | Pat
     for predictor, own in indices.items():
         tasks = [answerings[index].task for index in own]
         predictor.check_kernels({kernel.name: kernel for task in tasks for kernel in task.kernels}.values())
-        known = device_evidence(predictor, tasks[0].device, journal) if evidence else None
+        known = _evidence(predictor, tasks[0].device, journal) if evidence else None
         proposed = predictor.propose(tasks, count, None if known is None else known.correction)
         candidates.update(zip(own, proposed, strict=True))
     return [candidates[index] for index in range(len(answerings))]
@@ -234,11 +225,6 @@ def predictor_for(device: Device, name: str | Path) -> TaskPredictor:
     return predictor
 
 
-def named_predictor(name: str | Path) -> TaskPredictor:
-    """The predictor of a name in UNTRAINED, or a checkpoint's model. Raises CheckpointError."""
-    return untrained_predictor(str(name)) if name in UNTRAINED else cached_model(name)
-
-
 def _for_search(task: Task, name: str | Path | None) -> Answering:
     """The predictor with which a search begins. Raises CheckpointError if only a safe default answers."""
     chosen = name or predictor_name(task.problem, task.device)
@@ -258,10 +244,10 @@ def slowness_for(task: Task, name: str | Path | None = None, most: int = MOST_PR
     if len(task) > most or any(kernel.implementation is None for kernel in task.kernels):
         return ()
     try:
-        ranker = _for_search(task, name).predictor.ranker
-        if ranker is None:
+        checkpoint = _for_search(task, name).checkpoint
+        if checkpoint is None or checkpoint.ranker is None:
             return ()
-        slowness = ranker.slowness(task, np.arange(len(task)))
+        slowness = checkpoint.ranker.slowness(task, np.arange(len(task)))
     except CheckpointError:
         return ()
     return () if np.isnan(slowness).any() else slowness.tolist()

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 from safetensors.numpy import save as save_arrays
 
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneWarning
@@ -32,16 +32,14 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
-from seqtune.tuner.cost_models.features import FeatureList
 
 from .candidate import Candidate
 from .checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
-from .choices.about import ChoicesAbout
 from .confidence.model import ConfidenceModel
 from .experts.expert import Expert
 from .experts.mean import Opinions, ask
-from .experts.process import Processes, ProcessFields
-from .largest import NONE_LEARNED, Excess, Largest
+from .experts.process import Processes
+from .largest import NONE_LEARNED, Largest
 from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .sequence import beam
 from .sequence.beam import NextWord
@@ -59,23 +57,10 @@ if TYPE_CHECKING:
     from .translator.translator import Translator
 
 PROCESSES = "processes.safetensors"
+NEW_GPU = "it has learned from no measurement or choice on a GPU of this chip"
+CHOICES_ON_CHIP = "it has learned choices and no times on GPUs of this chip: expected shares rest on other GPUs"
+CHOICES_OF_KERNELS = "it has learned choices and no times of these kernels, so no share of the best speed is expected"
 LEARNED = "learned"  # the tensor of the filter of learned problems
-
-
-class _About(About):
-    """The fields of seqtune.json."""
-
-    trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
-        default={}, max_length=10_000)
-    processes: tuple[ProcessFields, ...] = Field(default=(), max_length=10_000)
-    estimator: ConfidenceModel | None = None  # of the plain mean's answers
-    largest: Largest = NONE_LEARNED
-    confidence: JsonValue = None  # earlier versions: of the answers of a mixture
-    mixture: JsonValue = None  # earlier versions
-    tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
-    retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
-        default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
-    choices: ChoicesAbout | None = None  # of a translator that has learned another tuner's choices
 
 
 @dataclass(eq=False)
@@ -88,8 +73,6 @@ class Checkpoint:
     changes. This checkpoint is the newest layer, the former one the next. `propose` asks the layer that answers for a
     task; `ranker`, `expected` and the other members belong to the newest layer, and `on` returns the layer of a device.
     """
-
-    model_type: ClassVar[str] = MODEL_TYPE
 
     size: Dimensions
     state: Tensors  # the translator's tensors by name
@@ -126,7 +109,7 @@ class Checkpoint:
     @classmethod
     def _read(cls, name: str | Path, layers: int) -> Self:
         """Read a checkpoint that has at most this number of layers."""
-        folder = CheckpointFolder.open(name, _About)
+        folder = CheckpointFolder.open(name)
         about, vocabulary = folder.about, folder.vocabulary
         if folder.size.quantities and {
                 name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
@@ -161,7 +144,7 @@ class Checkpoint:
         """
         config = {**asdict(self.size), "model_type": MODEL_TYPE, "architectures": ["TranslatorModel"]}
         estimator = self.estimator if isinstance(self.estimator, ConfidenceModel) else None
-        about = _About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
+        about = About(**facts(self.vocabulary, self.provenance, self.metrics, self.seed),
                        trees={} if self.ranker is None else self.ranker.about,
                        processes=() if self.processes is None else self.processes.about,
                        estimator=estimator, largest=self.largest,
@@ -235,11 +218,6 @@ class Checkpoint:
         return tuple(dict.fromkeys(library for layer in self.layers for library in layer.vocabulary.libraries))
 
     @property
-    def learned_from(self) -> str:
-        """The name of the kind of data that it has learned from, in LEARNINGS."""
-        return "times" if self.choices is None else "choices"
-
-    @property
     def tables(self) -> Mapping[str, Sequence[str]]:
         """The rows of MIOpen's solvers whose configurations come from a table, by solver."""
         return {} if self.choices is None else self.choices.tables
@@ -272,20 +250,18 @@ class Checkpoint:
         return (device.backend in BACKENDS and device.key not in self.retrained_for
                 and device.name not in self._trained_on and chip_of(device) not in _chips(self._trained_on))
 
-    def lacks_times(self, kernels: Iterable[Kernel]) -> bool:
-        """Return whether one of these kernels is known from choices alone; False for a model that expects no shares."""
-        return isinstance(self.estimator, ConfidenceModel) and self.estimator.lacks_times(kernels)
-
-    def lacks_times_on(self, device: Device) -> bool:
-        """Return whether this layer has learned choices on GPUs of the device's chip, and times only of other GPUs."""
-        if not isinstance(self.estimator, ConfidenceModel) or device.backend not in BACKENDS or self.is_new(device):
-            return False
-        timed = frozenset(known.partition(" ")[0] for known in self.estimator.devices)
-        return device.name not in timed and chip_of(device) not in _chips(timed)
-
-    def excesses(self, task: Task) -> tuple[Excess, ...]:
-        """Return the numbers in which a problem on a GPU exceeds all that this layer has learned from."""
-        return self.largest.exceeded(task) if task.device.backend in BACKENDS else ()
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """On what an answer does not rest: measurements of the GPU's chip, times of the kernels, or such sizes."""
+        notes, device = [NEW_GPU] if self.is_new(task.device) else [], task.device
+        if isinstance(self.estimator, ConfidenceModel):
+            timed = frozenset(known.partition(" ")[0] for known in self.estimator.devices)
+            if self.estimator.lacks_times(task.kernels):
+                notes.append(CHOICES_OF_KERNELS)
+            elif (device.backend in BACKENDS and not notes and device.name not in timed
+                  and chip_of(device) not in _chips(timed)):
+                notes.append(CHOICES_ON_CHIP)
+        beyond = self.largest.note(task) if device.backend in BACKENDS else ""
+        return (*notes, beyond) if beyond else tuple(notes)
 
     @cached_property
     def _trained_on(self) -> frozenset[str]:
@@ -380,7 +356,7 @@ def _chips(names: frozenset[str]) -> frozenset[str]:
     return frozenset(ACCELERATORS[key].chip for key in map(find, names) if key is not None)
 
 
-def _weights(folder: CheckpointFolder[_About]) -> dict[str, NDArray[Any]]:
+def _weights(folder: CheckpointFolder) -> dict[str, NDArray[Any]]:
     """Read a Translator's state from the folder, and the filter of LEARNED problems if it has learned choices.
 
     Every shape is compared before a tensor is read.

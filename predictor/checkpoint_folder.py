@@ -1,4 +1,4 @@
-"""CheckpointFolder: the folder format that checkpoints of every kind share.
+"""CheckpointFolder: the format of a checkpoint's folder.
 
 A folder is found by path or by name, and written as a whole or not at all. Its content is not trusted: only JSON and
 safetensors are read, sizes are bounded, and every tensor's shape is compared with the configuration before a tensor is
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,12 @@ from safetensors import SafetensorError, safe_open
 from seqtune.errors import CheckpointError
 from seqtune.kernels.files import cannot_write
 from seqtune.kernels.own_folders import data_folder
+from seqtune.tuner.cost_models.features import FeatureList
 
+from .choices.about import ChoicesAbout
+from .confidence.model import ConfidenceModel
+from .experts.process import ProcessFields
+from .largest import NONE_LEARNED, Largest
 from .sequence.declaration import Declaration
 from .sequence.numeric_codes import codes
 from .sequence.vocabulary import MAX_WORDS, Vocabulary
@@ -85,7 +90,7 @@ class WordLists(BaseModel):
 
 
 class About(BaseModel):
-    """seqtune.json: the fields that every kind of checkpoint has."""
+    """The fields of seqtune.json."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
 
@@ -96,25 +101,36 @@ class About(BaseModel):
     provenance: dict[str, JsonValue]
     metrics: dict[str, JsonValue]
     seed: int
-
-
-_About = TypeVar("_About", bound=About)
+    trees: dict[str, tuple[Annotated[int, Field(ge=1, le=256)], Annotated[int, Field(ge=1, le=100)]]] = Field(
+        default={}, max_length=10_000)
+    tree_features: FeatureList = "facts"  # checkpoints without the field were trained with the facts of devices
+    processes: tuple[ProcessFields, ...] = Field(default=(), max_length=10_000)
+    estimator: ConfidenceModel | None = None  # of the plain mean's answers
+    largest: Largest = NONE_LEARNED
+    retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
+        default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
+    choices: ChoicesAbout | None = None  # of a translator that has learned another tuner's choices
+    confidence: JsonValue = None  # earlier versions: of the answers of a mixture
+    mixture: JsonValue = None  # earlier versions
 
 
 @dataclass(frozen=True)
-class CheckpointFolder(Generic[_About]):
+class CheckpointFolder:
     """A folder with config.json, seqtune.json and model.safetensors; the JSON files are already read and checked."""
 
     path: Path
-    about: _About
+    about: About
     vocabulary: Vocabulary
     size: Dimensions
 
     @classmethod
-    def open(cls, name: str | Path, kind: type[_About]) -> CheckpointFolder[_About]:
-        """Open a checkpoint, given by path or name; `kind` is the type of its seqtune.json. Raises CheckpointError."""
+    def open(cls, name: str | Path) -> CheckpointFolder:
+        """Open a checkpoint, given by path or name. Raises CheckpointError."""
         path = find(name)
-        about = read_json(path / "seqtune.json", kind)
+        kind = read_json(path / "config.json", _Kind).model_type
+        if kind != MODEL_TYPE:
+            raise CheckpointError(f"{path} holds a model of type {kind!r:.60}; those of seqtune are {MODEL_TYPE}")
+        about = read_json(path / "seqtune.json", About)
         vocabulary = _make_vocabulary(about.vocabulary, about.kernels, path / "seqtune.json")
         size = Dimensions(**read_json(path / "config.json", Config).model_dump())
         _check_size(path, size, vocabulary)
@@ -200,11 +216,6 @@ def check_digests(folder: Path, wanted: Mapping[str, str]) -> None:
             if actual.get(name) != wanted.get(name):
                 raise CheckpointError(f"{folder / name[:80]} is not the file that seqtune.json was written with: it is "
                                       "damaged, or another's; copy the whole checkpoint again")
-
-
-def model_type(folder: Path) -> str:
-    """The `model_type` in a checkpoint's config.json; MODEL_TYPE if the field is missing."""
-    return read_json(folder / "config.json", _Kind).model_type
 
 
 def user_folder() -> Path:

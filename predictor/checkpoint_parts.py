@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.task import Task
 
 from .candidate import Candidate
-from .model import Predictor
+from .predictors import Predictor
 from .trees.ranker import Ranker
 
 if TYPE_CHECKING:

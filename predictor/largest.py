@@ -8,8 +8,12 @@ from typing import Annotated, NamedTuple
 
 from pydantic import ConfigDict, Field, RootModel
 
+from seqtune.kernels.devices import accelerators
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.task import KnownTask, Task
+
+MEASURE = "measure several (--top 5 --verify)"
+MOST_EXCESSES = 4  # numbers that one note names
 
 _Name = Annotated[str, Field(max_length=200)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -51,6 +55,18 @@ class Largest(RootModel[dict[_Name, dict[_Name, _Number]]]):
                  if isinstance(value := names.get(name), int | float) and value > most[name]]
         features = {*operation(task.problem.type).by_name, "flop"}
         return tuple([excess for excess in every if excess.name in features] or every)
+
+    def note(self, task: Task) -> str:
+        """The note that names the numbers in which a problem exceeds all training problems; empty if it does not."""
+        excesses = self.exceeded(task)[:MOST_EXCESSES]
+        if not excesses:
+            return ""
+        *others, last = [f"{excess.name}={excess.value:.6g} is more than {excess.most:.6g}" for excess in excesses]
+        facts = f"{', '.join(others)} and {last}" if others else last
+        device = task.device
+        is_here = accelerators.described(device.backend, device.name.partition(":")[2]) is None
+        return (f"{facts}, the most of the {task.problem.type} problems that it has learned from on {device.backend}, "
+                f"so the answer extrapolates{f': {MEASURE}' if is_here else ''}")
 
 
 NONE_LEARNED = Largest()

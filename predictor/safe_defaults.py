@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class SafeDefaults(UntrainedPredictor):
     """The safe default first, then the configurations that differ from it in the fewest parameters; no confidence."""
 
+    note = ("no shipped checkpoint was trained on kernels of this operation, so a safe default answers; its share of "
+            "the best speed is unknown (--verify measures, seqtune tune searches)")
     backends = ("llvm",)
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:

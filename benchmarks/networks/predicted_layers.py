@@ -34,13 +34,13 @@ def evaluated_part(data: Dataset) -> Dataset:
 
 def measure(data: Dataset, checkpoint: str | Path) -> list[Row]:
     """Make a row for each kind, method and number of measured proposals."""
+    from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.times.evaluation import outcomes
     from seqtune.predictor.learning.times.shares import rows
-    from seqtune.predictor.model import load_model
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
-        cases = outcomes(evaluated_part(data), load_model(checkpoint), progress=say)
+        cases = outcomes(evaluated_part(data), Checkpoint.load(checkpoint), progress=say)
     by_kind = [replace(case, device=_kind(data.known_problems[case.problem])) for case in cases]
     return [row.to_json() for row in rows([*sorted(by_kind, key=lambda case: case.device),
                                            *(replace(case, device=ALL) for case in cases)])]

@@ -26,7 +26,7 @@ from seqtune.errors import MisuseError
 if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.candidate import Confidence
-    from seqtune.predictor.model import Predictor
+    from seqtune.predictor.predictors import Predictor
 
 CERTAIN = 0.8  # share of the cases that are kept, the most certain ones
 BINS = 8  # of equal size, by expected share

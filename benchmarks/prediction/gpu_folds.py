@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.learning.times.options import TrainingOptions
     from seqtune.predictor.learning.times.shares import Outcome
-    from seqtune.predictor.model import Predictor
+    from seqtune.predictor.predictors import Predictor
 
 RECORDS = Path("data/shipped/gpus/nvidia_h100.parquet")
 OUTSIDE = ("data", "out", "work")  # options that change no row, and the data, whose rows take part

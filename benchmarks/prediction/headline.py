@@ -24,7 +24,7 @@ from seqtune.errors import MisuseError
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
-    from seqtune.predictor.model import Predictor
+    from seqtune.predictor.predictors import Predictor
 
 CASES = 40
 TOLERANCE = 0.003  # mean change of a case's share: a near tie that another CPU rounds the other way changes one by 0.02

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.predictor.model import Predictor
+    from seqtune.predictor.predictors import Predictor
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.run.plan import TuningOptions
 

@@ -39,7 +39,7 @@ from .live_evaluation import live_outcomes
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
-    from seqtune.predictor.model import Predictor
+    from seqtune.predictor.predictors import Predictor
 
 METHODS = ("seqtune", "transformer", "trees", "nearest", "fixed", "default", "random")
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.model import Predictor
+    from seqtune.predictor.predictors import Predictor
     from seqtune.predictor.training.progress import Progress
 
 NEVER, CALIBRATED, FEW, BOTH = "no data of it", "after calibrate", "after retrain", "after retrain and calibrate"

@@ -42,7 +42,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.predictor.checkpoint_folder import digests, find
-from seqtune.predictor.model import answers_for
+from seqtune.predictor.predictors import answers_for
 from seqtune.tuner.measuring.runner import Measurer, Runner
 from seqtune.tuner.measuring.timing import DEFAULTS
 from seqtune.tuner.run.local_run import MeasuredSearch

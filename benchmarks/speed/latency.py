@@ -111,10 +111,10 @@ def convolutions_of_miopen(count: int) -> list[Problem]:
 def beside(checkpoint: str, name: str, count: int, rounds: int) -> list[dict[str, Any]]:
     """Make a row for each number of busy processes: milliseconds of known convolutions on one device."""
     from seqtune.kernels.problem_sets.sampler import sample_problems
-    from seqtune.predictor.model import cached_model
+    from seqtune.predictor.predictors import cached_checkpoint
     from seqtune.tuner.backends.discovery import find
 
-    loaded, device = cached_model(checkpoint), find(name)
+    loaded, device = cached_checkpoint(checkpoint), find(name)
 
     def answer(problem: Problem) -> None:
         loaded.propose([loaded.task(problem, device)], BEAM)

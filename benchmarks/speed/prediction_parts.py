@@ -31,10 +31,10 @@ def done(name):
 import seqtune.api
 done("imports")
 from seqtune.api.inputs import as_device, as_problem
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 device = as_device(sys.argv[1])
 done("device and its facts")
-model = cached_model(sys.argv[2])
+model = cached_checkpoint(sys.argv[2])
 done("checkpoint")
 task = model.task(as_problem(sys.argv[3]), device)
 done("space")

@@ -27,7 +27,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.version import VERSION as SEQTUNE_VERSION
 from seqtune.predictor.checkpoint_folder import find
-from seqtune.predictor.model import SHIPPED
+from seqtune.predictor.predictors import SHIPPED
 
 from .choices import Choice, choice_of_json
 

@@ -16,7 +16,6 @@ from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.registry import is_registered, kernel, table
 
 from ..checkpoint import Checkpoint
-from ..model import Model
 from ..sequence.beam import WIDTH
 from ..sequence.vocabulary import BEGIN
 from ..translator.dimensions import Dimensions
@@ -67,7 +66,7 @@ class CFile:
     checkpoint: Checkpoint  # what answers as the file does
 
 
-def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Dataset] | None = None,
+def c_file(checkpoint: Checkpoint, libraries: Sequence[str] = (), data: Callable[[], Dataset] | None = None,
            prefix: str = PREFIX) -> CFile:
     """Write what `in_c` leaves of a checkpoint; `libraries` are those whose kernels are wanted, by default all.
 
@@ -75,21 +74,19 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
     that the header declares begin with `prefix`. Raises MisuseError, CheckpointError, ExpressionError, FormatError.
     """
     check_prefix(prefix)
-    if not isinstance(model, Checkpoint):
-        raise MisuseError(f"a {type(model).__name__} has no form in C; train a checkpoint")
-    size = model.size
-    kernels = _wanted(_kernels(model), libraries, model.libraries)
-    model.check_kernels(kernels)
-    library = CLibrary.of(model.vocabulary, kernels)
-    written = in_c(model, library.kernels)
+    size = checkpoint.size
+    kernels = _wanted(_kernels(checkpoint), libraries, checkpoint.libraries)
+    checkpoint.check_kernels(kernels)
+    library = CLibrary.of(checkpoint.vocabulary, kernels)
+    written = in_c(checkpoint, library.kernels)
     facts = FactTables(library, size)
-    weights = network_tables(size, model.state, library, facts)
+    weights = network_tables(size, checkpoint.state, library, facts)
     if weights.deepest > 2048:
         raise MisuseError(f"this checkpoint has a layer of {weights.deepest} inputs; in C there are at most 2048")
     tables, listed = facts.text(), library.text()  # before the others, which refer to words by their numbers
     trees = CTrees() if written.ranker is None else CTrees.of(written.ranker, library)
     processes = CProcesses() if written.processes is None else CProcesses.of(written.processes, library)
-    own, ordered = library.sizes(), model.ranker is not None or bool(size.judge)
+    own, ordered = library.sizes(), checkpoint.ranker is not None or bool(size.judge)
     sizes = {
         **own, **_network_sizes(size), **trees.sizes, **processes.sizes, "SLOTS": facts.slots,
         "POSITIONS": facts.positions, "MAPS": size.facts,
@@ -98,10 +95,10 @@ def c_file(model: Model, libraries: Sequence[str] = (), data: Callable[[], Datas
         "DEEPEST": weights.deepest, "KEPT": max(1, weights.kept),
         "PROPOSALS": MOST_PROPOSALS,
         "CANDIDATES": max(MOST_PROPOSALS * own["MOST_VALUES"], len(kernels))}
-    answers = _answers(model, written)
+    answers = _answers(checkpoint, written)
     report: dict[str, str | int] = {"kernels": len(kernels), "weights": weights.quads * 4 * PANEL, "answers": answers}
     if data is not None:
-        report["difference"] = str(difference(model, written, kernels, data()))
+        report["difference"] = str(difference(checkpoint, written, kernels, data()))
         answers += f". Compared with the checkpoint in Python, {report['difference']}"
     interface = header(f"Predicts tuning parameters of {', '.join(family.name for family in kernels)}. Made by seqtune "
                        f"from a checkpoint; what answers: {answers}.", library.operations, library.extras,

@@ -24,7 +24,7 @@ from seqtune.kernels.own_folders import cache_folder
 from seqtune.kernels.task import Floats, Task
 
 if TYPE_CHECKING:
-    from ..model import TaskPredictor
+    from ..checkpoint import Checkpoint
     from ..trees.ranker import Ranker
     from .correction import Correction
 
@@ -43,7 +43,7 @@ class DeviceEvidence:
     measurements: int
 
 
-def device_evidence(predictor: TaskPredictor, device: Device, journal: str | Path | None,
+def device_evidence(predictor: Checkpoint, device: Device, journal: str | Path | None,
                     verified: bool = True) -> DeviceEvidence | None:
     """The evidence of a device in a journal (None: the default one); None if there is none or no trees to correct.
 
@@ -74,7 +74,7 @@ def device_evidence(predictor: TaskPredictor, device: Device, journal: str | Pat
     return evidence
 
 
-def _read(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path,
+def _read(predictor: Checkpoint, ranker: Ranker, device: Device, path: Path,
           verified: bool) -> DeviceEvidence | None:
     from seqtune.data.device_times import device_times
     from seqtune.data.journal.journal import Journal
@@ -143,11 +143,9 @@ def _stamp(path: Path) -> tuple[object, ...]:
     return tuple(stamps)
 
 
-def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path, state: tuple[int, ...],
+def _digest(predictor: Checkpoint, ranker: Ranker, device: Device, path: Path, state: tuple[int, ...],
             verified: bool) -> str:
     from seqtune.kernels.registry import kernel, table
-
-    from ..checkpoint import Checkpoint
 
     versions = {name: kernel(name).version for name in table(device.backend) if name in ranker.forests}
     content = json.dumps([VERSION, ranker.listed, device.to_json(), str(path.resolve()), state, verified, versions])
@@ -158,7 +156,7 @@ def _digest(predictor: TaskPredictor, ranker: Ranker, device: Device, path: Path
     for name, array in sorted(predictor.state.items()):
         if name.startswith("judge."):  # no training changes the other tensors alone
             digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    if isinstance(predictor, Checkpoint) and predictor.processes is not None:
+    if predictor.processes is not None:
         for name, array in predictor.processes.arrays().items():
             digest.update(name.encode() + array.tobytes())
     return digest.hexdigest()[:32]

@@ -20,6 +20,7 @@ from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.answering import answering_many, predictor_for, predictor_name, propose_many
 from seqtune.predictor.candidate import Candidate
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.correction.device_evidence import device_evidence
 from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
@@ -158,9 +159,9 @@ def predict_many(problems: object, device: Device | str = "llvm:0", top: int = 1
                         progress, batch=1)
     names: Iterable[str | Path] = [checkpoint] if checkpoint is not None else dict.fromkeys(
         predictor_name(problem, device) for problem in dict.fromkeys(wanted))
-    for predictor in [predictor_for(device, name).on(device) for name in names]:
-        if evidence:
-            device_evidence(predictor, device, journal)  # like the lines before, it raises before the first answer
+    for predictor in [predictor_for(device, name) for name in names]:
+        if evidence and isinstance(predictor, Checkpoint):
+            device_evidence(predictor.on(device), device, journal)  # like the lines before, raises before an answer
     warn_of_doubt()  # here, because the processes that answer have measured nothing
     run = partial(_answer, device=device, name=checkpoint, top=top, journal=journal, evidence=evidence)
     return _answers(wanted, run, jobs, progress)

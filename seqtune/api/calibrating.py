@@ -21,11 +21,11 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.probes import probes as default_probes
 from seqtune.kernels.registry import can_run
-from seqtune.predictor.answering import named_predictor
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.observations import Expected
 from seqtune.predictor.correction.probing import Probing
-from seqtune.predictor.model import answers_for
+from seqtune.predictor.predictors import answers_for, named_predictor
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import CALIBRATION, Deadline
@@ -115,8 +115,9 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
         raise MisuseError(f"seed={shown(seed)}; it must not be negative")
     target = as_device(device)
     name = answers_for(target.backend) if checkpoint is None else checkpoint
-    predictor = named_predictor(name).on(target)
-    if predictor.ranker is None or target.backend not in predictor.backends:
+    named = named_predictor(name)
+    predictor = named.on(target) if isinstance(named, Checkpoint) else None
+    if predictor is None or predictor.ranker is None or target.backend not in predictor.backends:
         raise MisuseError(f"the predictor {name} has no trees for {target.backend} devices that measurements could "
                           "correct; `seqtune tune` measures there")
     if not can_run(target.backend):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import problem_set
-from seqtune.predictor.model import UNTRAINED, EvaluationRequest, cached_model, learning_of, shipped_learner
+from seqtune.predictor.learning.kinds import EvaluationRequest, learning_of, shipped_learner
+from seqtune.predictor.predictors import UNTRAINED, cached_checkpoint
 from seqtune.predictor.say import Say, silent
 
 from ..errors import DeviceError, MisuseError, warned
@@ -44,7 +45,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
         raise MisuseError(f"{checkpoint} is no trained checkpoint; an evaluation compares one with the methods "
                           "`default` and, on GPUs, `analytic` (--methods)")
     dataset = _evaluated_data(data, form, None if live else device, warn)
-    model = cached_model(shipped_learner(dataset) if checkpoint is None else checkpoint)
+    model = cached_checkpoint(shipped_learner(dataset) if checkpoint is None else checkpoint)
     check_learns(model, dataset, checkpoint, data)
     request = EvaluationRequest(
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),

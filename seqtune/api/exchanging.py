@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.table import FORMATS, find_files, format_of
 from seqtune.kernels.devices.device import Device
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.predictor.say import Say
 
 from ..errors import MisuseError, warned
@@ -106,7 +106,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     request = ExportRequest(
         source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
         None if problem is None else as_problem(problem), _names(hold_out),
-        lambda: cached_model(checkpoint or "miopen").tables, serving,
+        lambda: cached_checkpoint(checkpoint or "miopen").tables, serving,
         _proposer(checkpoint, answered), _driver_facts, force)
     report = dict(chosen.write(request, Path(out)))
     if answered:

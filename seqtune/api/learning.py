@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.data.provenance import check_measured
 from seqtune.kernels.devices.accelerators import BACKENDS
-from seqtune.predictor.model import TrainingRequest, cached_model, learner, learning_of
+from seqtune.predictor.learning.kinds import TrainingRequest, learner, learning_of
+from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.predictor.say import Say, silent
 from seqtune.predictor.training.conditions import check_can_train
 
@@ -19,8 +20,8 @@ from .results import Written
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
+    from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.times.recipe import Recipe
-    from seqtune.predictor.model import Model
 
 
 def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None = None, epochs: int | None = None,
@@ -130,7 +131,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
             check_measured(new.provenance, data)
             for note in new.outdated():
                 warned(note)
-            model = cached_model(checkpoint)
+            model = cached_checkpoint(checkpoint)
             old = _shipped_records(model, new) if rehearse is None else read_dataset(rehearse)
             check_measured(old.provenance, rehearse)
             check_learns(model, new, checkpoint, data)
@@ -145,7 +146,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     return Written(adapted.save(out), report)
 
 
-def _shipped_records(model: Model, new: Dataset) -> Dataset:
+def _shipped_records(model: Checkpoint, new: Dataset) -> Dataset:
     """The shipped records of the backends that a model speaks for; none if it knows no kernel of their libraries."""
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.data.shipped_machines import GPUS
@@ -156,7 +157,7 @@ def _shipped_records(model: Model, new: Dataset) -> Dataset:
     return records
 
 
-def check_learns(model: Model, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:
+def check_learns(model: Checkpoint, dataset: Dataset, checkpoint: str | Path | None, data: object) -> None:
     """Check that the kind of a model learns from data like these. Raises MisuseError."""
     if not learning_of(model).learns_from(dataset):
         raise MisuseError(f"the checkpoint {checkpoint} does not fit {data or 'the shipped data'}: "

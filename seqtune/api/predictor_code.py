@@ -44,7 +44,7 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, prefix
     from seqtune.kernels.files import write_together
     from seqtune.predictor.c_source.file import c_file
     from seqtune.predictor.c_source.public_names import PREFIX
-    from seqtune.predictor.model import cached_model
+    from seqtune.predictor.predictors import cached_checkpoint
 
     from .inputs import check_free
 
@@ -52,7 +52,7 @@ def _write_c(checkpoint: str | Path, libraries: Sequence[str], out: Path, prefix
         raise MisuseError(f"{out} is not the name of a C file; choose one that ends with .c")
     header = out.with_suffix(".h")
     check_free(header, force)
-    written = c_file(cached_model(checkpoint), libraries, lambda: read_dataset(data),
+    written = c_file(cached_checkpoint(checkpoint), libraries, lambda: read_dataset(data),
                      PREFIX if prefix is None else prefix)
     write_together({header: written.header, out: written.source})
     return {"header": str(header), **written.report}

@@ -20,7 +20,7 @@ from .question import Question
 
 if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
-    from seqtune.predictor.model import ResultRow
+    from seqtune.predictor.learning.kinds import ResultRow
     from seqtune.tuner.building.built_kernel import BuiltKernel
     from seqtune.tuner.building.chosen import Chosen
     from seqtune.tuner.compile_check import FamilyCheck

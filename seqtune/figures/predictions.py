@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from seqtune.predictor.confidence.explanation import ExpertOpinion
-    from seqtune.predictor.model import ResultRow
+    from seqtune.predictor.learning.kinds import ResultRow
 
     from ..api.results import Prediction, Proposal
 

@@ -31,7 +31,7 @@ from seqtune.kernels.registry import kernel as registered
 from seqtune.kernels.task import Task
 from seqtune.kernels.version import VERSION
 from seqtune.predictor.checkpoint_folder import find
-from seqtune.predictor.model import UNTRAINED, answers_for
+from seqtune.predictor.predictors import UNTRAINED, answers_for
 
 from ..errors import KernelError, SeqtuneError, UnavailableError, check_installed, one_line
 from .asking import ANY, Asking, Tool, declared, fitting, narrowed, problem_of

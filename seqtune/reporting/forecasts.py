@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.predictor.answering import Answering, answering_many, named_predictor, propose_many
+from seqtune.predictor.answering import Answering, answering_many, propose_many
+from seqtune.predictor.predictors import named_predictor
 
 from ..errors import CheckpointError
 from .cases import Cases

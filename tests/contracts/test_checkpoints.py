@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import CheckpointError
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
-from seqtune.predictor.model import SHIPPED, load_model
+from seqtune.predictor.predictors import SHIPPED
 
 
 class Trap:
@@ -70,8 +71,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("folder", SHIPPED, indirect=True)
 class TestCheckpoint:
     def test_what_is_saved_comes_back(self, folder: Path) -> None:
-        model = load_model(folder)
-        again = load_model(model.save(folder.with_name("again")))
+        model = Checkpoint.load(folder)
+        again = Checkpoint.load(model.save(folder.with_name("again")))
         assert type(again) is type(model)
         assert (again.vocabulary, again.provenance, again.metrics) == (
             model.vocabulary, model.provenance, model.metrics)
@@ -83,14 +84,14 @@ class TestCheckpoint:
         apply, says = DAMAGES[damage]
         apply(folder)
         with pytest.raises(CheckpointError) as caught:
-            load_model(folder)
+            Checkpoint.load(folder)
         assert 10 < len(str(caught.value)) < 600
         assert "\n" not in str(caught.value)
         assert says in str(caught.value)
         assert not Path("sprung").exists()
 
     def test_a_folder_that_is_no_checkpoint_is_not_overwritten(self, folder: Path) -> None:
-        model = load_model(folder)
+        model = Checkpoint.load(folder)
         (folder / "seqtune.json").unlink()
         with pytest.raises(CheckpointError, match="is no checkpoint"):
             model.save(folder)

@@ -16,17 +16,16 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import answering
-from seqtune.predictor.checkpoint_folder import find, model_type
+from seqtune.predictor.checkpoint_folder import find
+from seqtune.predictor.learning.kinds import LEARNINGS, learning_of
 from seqtune.predictor.learning.times.baselines import BASELINES
 from seqtune.predictor.learning.times.recipe import Recipe
-from seqtune.predictor.model import (
-    LEARNINGS,
-    MODELS,
+from seqtune.predictor.predictors import (
     SHIPPED,
     UNTRAINED,
     Predictor,
     TaskPredictor,
-    cached_model,
+    cached_checkpoint,
     shipped_for,
     untrained_predictor,
 )
@@ -51,7 +50,7 @@ def baseline(name: str) -> tuple[Predictor, tuple[Task, ...]]:
 @cache
 def shipped(name: str) -> tuple[TaskPredictor, tuple[Task, ...]]:
     """A shipped model, and tasks on a device of each backend that it speaks for."""
-    model = cached_model(name)
+    model = cached_checkpoint(name)
     return model, tuple(model.task(usual(problem, backend), device_of(backend)) for backend in SHIPPED[name]
                         for problem in PROBLEMS if problem.type in operations_of(backend))
 
@@ -112,18 +111,23 @@ class TestPredictor:
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *UNTRAINED])
-def test_a_predictor_knows_the_kernels_of_its_tasks_and_expects_times_only_of_trees(name: str) -> None:
+def test_a_predictor_knows_the_kernels_of_its_tasks(name: str) -> None:
     predictor, (task, *_) = shipped(name) if name in SHIPPED else untrained(name)
-    assert predictor.on(task.device, task.kernels) is predictor
     assert predictor.knows(task.kernels)
     predictor.check_kernels(task.kernels)
     stranger = replace(task.kernels[0], name="nobody.knows")
     assert predictor.knows([stranger]) == (name in UNTRAINED)
     assert predictor.knows([stranger, *task.kernels])
-    expected = predictor.expected(task, np.arange(min(5, len(task))))
+    assert bool(predictor.notes(task)) == (name in UNTRAINED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_checkpoint_expects_times_where_it_has_trees(name: str) -> None:
+    checkpoint, (_, (task, *_)) = cached_checkpoint(name), shipped(name)
+    expected = checkpoint.expected(task, np.arange(min(5, len(task))))
     assert expected.shape == (min(5, len(task)),)
-    assert np.isnan(expected).all() == (predictor.ranker is None)
-    said = predictor.opinions(task, np.arange(len(expected)))
+    assert np.isnan(expected).all() == (checkpoint.ranker is None)
+    said = checkpoint.opinions(task, np.arange(len(expected)))
     assert np.array_equal(said.slowness, expected, equal_nan=True)
     assert bool(said.by_expert) != np.isnan(expected).any()
 
@@ -132,7 +136,9 @@ def test_the_checkpoint_for_gpus_is_small_and_has_its_recipe() -> None:
     assert sum(path.stat().st_size for path in find("gpu").iterdir()) < 12_000_000
     recipe = Recipe.read("gpu")
     assert recipe.needs_data
-    assert recipe.options.seed == cached_model("gpu").provenance["options"]["seed"]
+    options = cached_checkpoint("gpu").provenance["options"]
+    assert isinstance(options, dict)
+    assert recipe.options.seed == options["seed"]
 
 
 @pytest.mark.parametrize(("words", "is_sure"), [
@@ -144,12 +150,10 @@ def test_only_kernels_of_which_times_were_learned_have_an_expected_share(words: 
     assert {candidate.confidence is not None for candidate in asked.propose(3).values()} == {is_sure}
 
 
-def test_every_kind_of_model_is_shipped_and_speaks_for_what_the_table_says() -> None:
-    assert {model_type(find(name)) for name in SHIPPED} == set(MODELS)
-    assert {cached_model(name).learned_from for name in SHIPPED} == set(LEARNINGS)
+def test_every_kind_of_learning_has_a_shipped_checkpoint_and_each_speaks_for_what_the_table_says() -> None:
+    assert len({type(learning_of(cached_checkpoint(name))) for name in SHIPPED}) == len(LEARNINGS)
     for name, backends in SHIPPED.items():
-        model = cached_model(name)
-        assert model.model_type == model_type(find(name))
+        model = cached_checkpoint(name)
         assert set(backends) == set(model.backends)
         assert all(shipped_for(backend) == name for backend in backends)
         assert set(backends) <= set(model.libraries)

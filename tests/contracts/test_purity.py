@@ -24,9 +24,9 @@ from seqtune.kernels.clblast.library import LIBRARY as CLBLAST
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import SHIPPED
 from seqtune.predictor.learning.times.training import train_model
-from seqtune.predictor.model import load_model
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.sequence import beam
 from seqtune.predictor.trees.cost_trees import TreesOptions
@@ -57,10 +57,10 @@ print(json.dumps([[[candidate.configuration.key, candidate.probability.hex()]
 # CPU time of this process's other threads: BLAS has some since NumPy was imported, and they may not be used.
 THREADS = """
 import os, threading
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 from tests.support.devices import device_of
 from seqtune.kernels.problem_sets.parse import parse_problem
-model = cached_model("default")
+model = cached_checkpoint("default")
 task = model.task(parse_problem("conv2d n=1 c=64 h=28 w=28 k=96 r=3 s=3 pad=1"), device_of("llvm"))
 def ticks():
     main = threading.get_native_id()
@@ -85,7 +85,7 @@ def opened(name: str) -> tuple[Any, tuple[Task, ...]]:
             tasks = measured_tasks(toy, held_out=False)
             model, _ = train_model(tasks, [], options)
         return model, tuple(measured.task for measured in tasks[:DISTINCT])
-    model = load_model(SHIPPED / name)
+    model = Checkpoint.load(SHIPPED / name)
     if name == "clblast":
         kernels = [CLBLAST.kernel(kernel) for kernel in CLBLAST.table]
         return model, tuple(Task.of(problem, device_of("opencl"), kernels)
@@ -131,7 +131,7 @@ class TestPurity:
 
     def test_an_answer_has_the_same_bits_when_the_checkpoint_is_loaded_again(self, name: str, tmp_path: Path) -> None:
         model, tasks = opened(name)
-        again = load_model(model.save(tmp_path / "again") if name == SMALL else SHIPPED / name)
+        again = Checkpoint.load(model.save(tmp_path / "again") if name == SMALL else SHIPPED / name)
         assert again.propose(tasks, 5) == alone(name)
 
 

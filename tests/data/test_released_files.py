@@ -16,7 +16,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import c_file
-from seqtune.predictor.model import load_model
+from seqtune.predictor.checkpoint import Checkpoint
 from tests.support import released_files
 from tests.support.installation.optional import TRAINING, needs
 from tests.support.learning.c_programs import library_checkpoint, needs_compiler, run_program
@@ -64,7 +64,7 @@ def test_a_journal_and_a_data_set_hold_the_same_records(folder: Path) -> None:
 
 
 def test_a_checkpoint_proposes_configurations_of_the_library(folder: Path) -> None:
-    model = load_model(folder / CHECKPOINT)
+    model = Checkpoint.load(folder / CHECKPOINT)
     task = Task.of(Problem.make("stencil", n=256), WIDE, [kernel("stencil.tiled")])
     proposed = [candidate.configuration for candidate in model.on(WIDE).propose([task], 5)[0]]
     assert len(set(proposed)) == 5

@@ -16,7 +16,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.registry import kernel
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.confidence.model import LEVELS, ConfidenceModel, RegretModel
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 from tests.support import untrained
 
 GEMM = "gemm m=8 n=16 k=8"
@@ -106,7 +106,7 @@ def test_a_wanted_confidence_is_a_share(share: object, checkpoint: Path) -> None
 
 
 def test_a_problem_whose_kernels_the_shipped_checkpoint_was_not_trained_on_gets_a_safe_default() -> None:
-    assert not cached_model("default").knows([kernel("llvm.gemm_int8")]), "choose another kernel for this test"
+    assert not cached_checkpoint("default").knows([kernel("llvm.gemm_int8")]), "choose another kernel for this test"
     answer = seqtune.predict(f"{GEMM} dtype=int8", top=3)
     assert answer.predictor == "safe-default"
     assert answer.winner.configuration == answer.default.configuration

@@ -7,7 +7,7 @@ import pytest
 from seqtune.api.inputs import check_positive, check_share
 from seqtune.errors import CheckpointError, MisuseError, ProblemError, one_line, shown
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 
 HUGE = 10**5000  # Python writes at most 4300 digits
 
@@ -41,7 +41,7 @@ def test_a_number_of_too_many_digits_is_refused_in_one_line() -> None:
     with pytest.raises(MisuseError, match=r"^share=<an int of 16610 bits>; it must be a share"):
         check_share("share", HUGE)
     with pytest.raises(CheckpointError, match=r"^checkpoint=<an int of 16610 bits> is not the name"):
-        cached_model(HUGE)  # type: ignore[arg-type]
+        cached_checkpoint(HUGE)  # type: ignore[arg-type]
     for features in ({"m": HUGE}, {"m": 3, "trans_a": HUGE}, {"m": 3, "tolerance": HUGE}):
         with pytest.raises(ProblemError, match="=<an int of 16610 bits> is "):
             Problem.make("gemm", **{"n": 3, "k": 3, **features})

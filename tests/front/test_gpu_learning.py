@@ -19,7 +19,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.probes import probes
 from seqtune.kernels.task import Task
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.cost_models.analytic import estimates
 from seqtune.tuner.measuring.timing import Options
@@ -100,7 +100,7 @@ def test_a_calibrated_gpu_corrects_its_predictions_and_its_records_retrain_the_c
     report = seqtune.retrain(checkpoint, data, adapted, epochs=1, extra=0).to_json()
     assert report["new_devices"] == [GPU.name]
     assert report["old_cases"] > 0, "the H100's shipped records are rehearsed"
-    model = cached_model(adapted)
+    model = cached_checkpoint(adapted)
     assert not model.on(GPU).is_new(GPU)
     here = described_gpu("cuda", "h100")
     before, after = (seqtune.predict(asked, here, checkpoint=each, evidence=False, top=3).candidates

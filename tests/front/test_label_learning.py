@@ -18,7 +18,8 @@ from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.choices.choice_trees import FILE as PACKED
 from seqtune.predictor.learning.choices.learning import ChoiceLearning
 from seqtune.predictor.learning.choices.whole_training import train_model
-from seqtune.predictor.model import TrainingRequest, cached_model, learner
+from seqtune.predictor.learning.kinds import TrainingRequest, learner
+from seqtune.predictor.predictors import cached_checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.label_toys import QUICK, WINOGRAD
 
@@ -73,7 +74,7 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
     model, report = ChoiceLearning(QUICK).train(data, TrainingRequest(epochs=1), None, said.append)
     assert said == ["reading the labels", "growing trees"]
     assert report["epochs"] == 1
-    assert isinstance(cached_model(model.save(tmp_path / "out")), Checkpoint)
+    assert isinstance(cached_checkpoint(model.save(tmp_path / "out")), Checkpoint)
 
 
 @pytest.mark.usefixtures("few_trees")
@@ -101,7 +102,7 @@ def test_devices_told_by_the_user_are_evaluated_too(label_checkpoint: Path, labe
 
 
 def test_the_shipped_checkpoint_tells_solver_and_parameters_on_gpus_it_knows_and_others() -> None:
-    loaded = cached_model("miopen")
+    loaded = cached_checkpoint("miopen")
     assert isinstance(loaded, Checkpoint)
     assert json.loads((find("miopen") / "seqtune.json").read_text())["sha256"].keys() == {"model.safetensors", PACKED}
     for name in ("gfx906_60", "gfx942130", "gfx1030_36"):

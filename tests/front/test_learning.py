@@ -28,11 +28,11 @@ from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.learning.kinds import EvaluationRequest
 from seqtune.predictor.learning.times.adaptation.report import RetrainingReport, comparison_rows
 from seqtune.predictor.learning.times.evaluation import LiveContest
 from seqtune.predictor.learning.times.learning import LearnedProblems, TimesLearning
 from seqtune.predictor.learning.times.shares import Outcome
-from seqtune.predictor.model import EvaluationRequest
 from seqtune.predictor.say import silent
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes

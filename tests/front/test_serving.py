@@ -11,7 +11,7 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
-from seqtune.predictor.answering import CHOICES_OF_KERNELS, NEW_GPU
+from seqtune.predictor.checkpoint import CHOICES_OF_KERNELS, NEW_GPU
 from tests.support.command_line import Refused, Run
 from tests.support.confidence import expect
 from tests.support.devices import described_gpu

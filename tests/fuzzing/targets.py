@@ -175,9 +175,9 @@ def _read_library(file: str, folder: Path) -> None:
 
 
 def _load_checkpoint(folder: Path) -> None:
-    from seqtune.predictor.model import load_model
+    from seqtune.predictor.checkpoint import Checkpoint
 
-    load_model(folder / "checkpoint")
+    Checkpoint.load(folder / "checkpoint")
 
 
 def _read_choices(folder: Path) -> None:

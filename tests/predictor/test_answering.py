@@ -14,6 +14,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
 from seqtune.predictor import answering as answering_module
+from seqtune.predictor.analytic import AnalyticPredictor
 from seqtune.predictor.answering import (
     MOST_PREDICTED,
     SEEDS,
@@ -26,7 +27,7 @@ from seqtune.predictor.answering import (
     slowness_for,
 )
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.model import SAFE_DEFAULT, UNTRAINED, cached_model
+from seqtune.predictor.predictors import SAFE_DEFAULT, cached_checkpoint
 from seqtune.tuner.backends.measured_rates import RateCache
 from seqtune.tuner.load import Load
 from tests.support import untrained
@@ -53,10 +54,10 @@ def test_a_prediction_looks_its_predictor_up_once_and_builds_its_task_once(monke
 
     def looked_up(name: str | Path) -> object:
         asked.append(name)
-        return cached_model(name)
+        return cached_checkpoint(name)
 
     monkeypatch.setattr(Checkpoint, "task", counted)
-    monkeypatch.setattr(answering_module, "cached_model", looked_up)
+    monkeypatch.setattr(answering_module, "cached_checkpoint", looked_up)
     seqtune.predict(GEMM, HERE, evidence=False)
     assert asked == ["default", "task"]
 
@@ -82,9 +83,9 @@ def test_the_first_answer_that_rests_on_doubtful_rates_warns_and_a_refusal_befor
 
 def test_a_named_checkpoint_answers_whatever_it_knows_and_says_so(folder: Path) -> None:
     mine = answering(GEMM, HERE, folder)
-    assert (mine.name, mine.note, mine.predictor) == (folder, "", cached_model(folder))
+    assert (mine.name, mine.note, mine.predictor) == (folder, "", cached_checkpoint(folder))
     assert list(mine.propose(3)) == [candidate.configuration for candidate in
-                                     cached_model(folder).propose([mine.task], 3)[0]]
+                                     cached_checkpoint(folder).propose([mine.task], 3)[0]]
     attention = answering(parse_problem("attention heads=2 q_len=20 head_dim=16"), HERE, folder)
     with pytest.raises(CheckpointError):
         attention.propose(3)
@@ -94,7 +95,7 @@ def test_an_untrained_predictor_answers_with_its_note() -> None:
     gpu = described_gpu("cuda", "h200")
     analytic = answering(Problem.make("gemm", m=512, n=512, k=512), gpu)
     assert analytic.name == "analytic"
-    assert analytic.note == UNTRAINED["analytic"].note
+    assert analytic.note == AnalyticPredictor.note
     assert analytic.evidence(None) is None
 
 

@@ -24,7 +24,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import MOST_LAYERS
 from seqtune.predictor.checkpoint_parts import TreesAlone, parts_of
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -187,15 +187,15 @@ def test_a_link_to_nothing_or_to_itself_is_refused_in_one_line(link: str, target
         shutil.rmtree(folder / "former")
     os.symlink(target, folder / link)
     with pytest.raises(CheckpointError, match="cannot read"):
-        cached_model(folder)
+        cached_checkpoint(folder)
 
 
 def test_a_change_of_a_former_checkpoint_is_noticed(tmp_path: Path) -> None:
     folder = LAYERED.save(tmp_path / "toy")
-    assert cached_model(folder) is cached_model(folder)
-    before = cached_model(folder)
+    assert cached_checkpoint(folder) is cached_checkpoint(folder)
+    before = cached_checkpoint(folder)
     os.utime(folder / "former" / "former" / "seqtune.json", (1, 1))
-    assert cached_model(folder) is not before
+    assert cached_checkpoint(folder) is not before
 
 
 def test_the_parts_of_a_retrained_checkpoint_are_those_of_the_layer_that_answers() -> None:

@@ -17,18 +17,13 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.shipped_machines import GPUS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.predictor.answering import (
-    CHOICES_OF_KERNELS,
-    CHOICES_ON_CHIP,
-    MEASURE,
-    NEW_GPU,
-    Answering,
-    answering,
-    seeds_for,
-)
-from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.analytic import AnalyticPredictor
+from seqtune.predictor.answering import Answering, answering, seeds_for
+from seqtune.predictor.checkpoint import CHOICES_OF_KERNELS, CHOICES_ON_CHIP, NEW_GPU, Checkpoint
+from seqtune.predictor.largest import MEASURE
+from seqtune.predictor.learning.kinds import shipped_learner
 from seqtune.predictor.learning.times.learning import LearnedProblems
-from seqtune.predictor.model import UNTRAINED, answers_for, shipped_learner
+from seqtune.predictor.predictors import answers_for
 from tests.support.devices import described_gpu
 from tests.support.doors import DOORS
 from tests.support.installation.optional import TRAINING, skip_without
@@ -60,7 +55,7 @@ class TestShippedForGpus:
         for problem, name in ((FULL, "cuda:h100"),
                               (Problem.make("conv2d", c=64, h=28, w=28, k=64, r=3, s=3), "cuda:h100")):
             answer = seqtune.predict(problem, name, top=1)
-            assert (answer.predictor, answer.note) == ("analytic", UNTRAINED["analytic"].note)
+            assert (answer.predictor, answer.note) == ("analytic", AnalyticPredictor.note)
         named = seqtune.predict(HALF, "cuda:h100", checkpoint="analytic")
         assert named.predictor == "analytic"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seqtune.errors import MisuseError
 
 from ...checkpoint import Checkpoint
-from ...model import EvaluationRequest, TrainingRequest
+from ...learning.kinds import EvaluationRequest, TrainingRequest
 from ...say import Say
 
 if TYPE_CHECKING:

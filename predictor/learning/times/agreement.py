@@ -17,7 +17,7 @@ from seqtune.tuner.cost_models.analytic import estimates
 
 from ...checkpoint import Checkpoint
 from ...checkpoint_parts import parts_of
-from ...model import Predictor
+from ...predictors import Predictor
 from ...trees.ranker import Ranker
 from .baselines import Nearest
 from .shares import OURS

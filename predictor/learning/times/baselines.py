@@ -19,7 +19,7 @@ from ...analytic import AnalyticPredictor
 from ...candidate import Candidate
 from ...checkpoint_parts import TreesAlone
 from ...device_identity import identity
-from ...model import Predictor
+from ...predictors import Predictor
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
 from .portfolio import Preference, nearest_valid, portfolio

@@ -26,7 +26,7 @@ from seqtune.tuner.measuring.compared_times import ComparedTimes, compare_all, r
 from seqtune.tuner.measuring.runner import Runner
 
 from ...checkpoint_parts import parts_of
-from ...model import Predictor
+from ...predictors import Predictor
 from ...trees.cost_trees import Trees, TreesOptions
 from .baselines import ANALYTIC, BASELINES, random_log_share
 from .shares import DRAWS, OURS, EvaluationRow, Outcome, rows

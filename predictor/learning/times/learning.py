@@ -16,7 +16,7 @@ from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import MeasuredTask, Task
 
 from ...checkpoint import Checkpoint
-from ...model import EvaluationRequest, TrainingRequest
+from ...learning.kinds import EvaluationRequest, TrainingRequest
 from ...say import Say
 from ...training.conditions import check_can_train
 from ...translator.threads import one_thread

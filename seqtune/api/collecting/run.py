@@ -201,9 +201,9 @@ def _proposed(task: Task, checkpoint: str | Path | None) -> list[Configuration]:
 
     answering = Answering.of(task, predictor_name(task.problem, task.device) if checkpoint is None else checkpoint)
     proposed = list(answering.propose(FROM_BEAM))
-    ranker = answering.predictor.ranker
-    if ranker is not None:
-        proposed += [task[number] for number in ranker.first(task, FROM_TREES).tolist()]
+    checkpoint_asked = answering.checkpoint
+    if checkpoint_asked is not None and checkpoint_asked.ranker is not None:
+        proposed += [task[number] for number in checkpoint_asked.ranker.first(task, FROM_TREES).tolist()]
     return proposed
 
 

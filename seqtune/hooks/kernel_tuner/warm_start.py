@@ -26,7 +26,7 @@ from seqtune.kernels.kernel import Kernel, Parameter, Setting, identity
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 
 from ...errors import CheckpointError, MisuseError
 
@@ -57,7 +57,7 @@ class WarmStart:
     _declared: Mapping[str, Declaration] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        vocabulary = cached_model(self.checkpoint).vocabulary
+        vocabulary = cached_checkpoint(self.checkpoint).vocabulary
         prefix = f"{BACKEND}."
         declared = {kernel.name.removeprefix(prefix): kernel for kernel in vocabulary.kernels
                     if kernel.name.startswith(prefix)}
@@ -81,7 +81,7 @@ class WarmStart:
         names = [name for name, _ in declaration.parameters]
         lacking = next((name for name in names if name not in values), None)
         fixed = {name: feature_value(plain_setting(column[0])) for name, column in values.items() if len(column) == 1}
-        model = cached_model(self.checkpoint)
+        model = cached_checkpoint(self.checkpoint)
         known = _feature_names(model.vocabulary)
         unknown = [name for name in values if name not in names and not (name in fixed and name in known)]
         if lacking is not None or unknown:

@@ -13,7 +13,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.learning.times.baselines import Default
 from seqtune.predictor.learning.times.shares import OURS
-from seqtune.predictor.model import Predictor
+from seqtune.predictor.predictors import Predictor
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.deadline import Deadline
 

@@ -19,7 +19,7 @@ from seqtune.errors import InterruptedTraining
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.tuner.backends.discovery import find
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import TRAINING, needs
@@ -101,7 +101,7 @@ def test_it_ends_now_with_what_it_has_learned(
     assert "--end-now" not in str(stopped.value)
     report = run(*words, "--out", out, "--end-now")
     assert (report["epochs"], report["interrupted"]) == (2, True)
-    assert cached_model(out).metrics["epochs"] == 2
+    assert cached_checkpoint(out).metrics["epochs"] == 2
     assert not state.exists()
 
 

@@ -19,7 +19,7 @@ from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.choices.choice_trees import FILE as PACKED
 from seqtune.predictor.choices.choice_trees import unpacked
 from seqtune.predictor.learning.choices.predictors import Beam
-from seqtune.predictor.model import cached_model
+from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.predictor.trees.forest import read_arrays
 from tests.support.label_toys import MLIR, Parts
 
@@ -31,7 +31,7 @@ def test_a_checkpoint_makes_the_same_proposals_after_it_was_saved(label_checkpoi
     labels = label_parts[1][MLIR]
     first, second = (Beam(checkpoint.next_word()).predict(labels, 5).proposed for checkpoint in (loaded, again))
     assert (first == second).all()
-    assert cached_model(label_checkpoint).vocabulary == loaded.vocabulary
+    assert cached_checkpoint(label_checkpoint).vocabulary == loaded.vocabulary
 
 
 @pytest.mark.parametrize("damage", ["left", "feature", "coded", "missing", "roots"])
@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_of_labels_is_refused_in_one_line(label_checkpoint:
     for wrong in ('{"format": 2}', text.replace('"weight":', '"wait":'), text[:100]):
         (copy / "seqtune.json").write_text(wrong)
         with pytest.raises(CheckpointError) as caught:
-            cached_model(copy)
+            cached_checkpoint(copy)
         assert "\n" not in str(caught.value)
 
 

@@ -18,7 +18,6 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.correction import device_evidence as evidence_module
 from seqtune.predictor.correction.device_evidence import device_evidence
-from seqtune.predictor.safe_defaults import SafeDefaults
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from tests.support.learning.interruptions import interrupted
 from tests.support.learning.synthetic_ranker import ranker
@@ -142,7 +141,7 @@ def test_a_default_journal_that_is_damaged_is_left_out_with_a_warning(
         assert device_evidence(model, MIDDLE, None) is None
 
 
-def test_a_predictor_without_trees_takes_no_evidence(tmp_path: Path) -> None:
+def test_a_checkpoint_without_trees_takes_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "probes.sqlite"
     evidence_journal(path)
-    assert device_evidence(SafeDefaults(), MIDDLE, path) is None
+    assert device_evidence(replace(Checkpoint.load("default"), ranker=None), MIDDLE, path) is None

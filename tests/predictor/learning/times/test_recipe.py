@@ -12,7 +12,7 @@ import pytest
 from seqtune.errors import FormatError, MisuseError
 from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.recipe import OF_A_RUN, Recipe
-from seqtune.predictor.model import SHIPPED
+from seqtune.predictor.predictors import SHIPPED
 from seqtune.predictor.training.state import describe
 from seqtune.predictor.trees.cost_trees import TreesOptions
 
