@@ -33,7 +33,8 @@ PUBLIC = {
         "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "confidence",
-        "correction", "learning/times", "model", "pretrained", "say", "sequence", "training", "translator", "trees"),
+        "correction", "learning", "learning/times", "predictors", "pretrained", "say", "sequence", "training",
+        "translator", "trees"),
     "networks": (
         "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",
         "program", "selection", "verification"),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-from numpy.typing import NDArray
+from typing import Protocol
 
 from seqtune.kernels.row_index import Numbers
-from seqtune.kernels.task import Task
-
-Opinion = NDArray[Any]  # (configuration, member) log(time / best time); an expert that is no ensemble has one member
+from seqtune.kernels.task import Floats, Task
 
 
 class Expert(Protocol):
@@ -25,6 +21,9 @@ class Expert(Protocol):
         """Whether it knows the slowness up to a constant of the task."""
         ...
 
-    def opinion(self, task: Task, numbers: Numbers) -> Opinion | None:
-        """The slowness of the configurations with these numbers; None if it does not know one of them."""
+    def opinion(self, task: Task, numbers: Numbers) -> Floats | None:
+        """log(time / best time) of the configurations with these numbers; None if it does not know one of them.
+
+        The shape is (configuration, member): an expert that is no ensemble has one member.
+        """
         ...

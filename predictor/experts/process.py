@@ -33,7 +33,6 @@ from seqtune.tuner.cost_models.features import own_features
 
 from ..trees.cost_trees import WORST
 from ..trees.feature_table import feature_table
-from .expert import Opinion
 
 MOST_ROWS = 3000  # measured in a whole training: the time of a fit grows with their cube
 SHARED, BY_TASK, OFFSET, NOISE = 0.37, 0.22, 0.22, 0.018  # variances: of all tasks, by task, a task's offset, noise
@@ -163,7 +162,7 @@ class Processes:
         fitted = {name: process for name, parts in kernels.items() if (process := Process.of(parts)) is not None}
         return cls(fitted) if fitted else None
 
-    def opinion(self, task: Task, numbers: Numbers) -> Opinion | None:
+    def opinion(self, task: Task, numbers: Numbers) -> Floats | None:
         """What `Expert` asks; None if a configuration is of a kernel without a process.
 
         Raises CheckpointError for a process of other features.

@@ -11,7 +11,6 @@ import numpy as np
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
 
-from ..experts.expert import Opinion
 from ..sequence.derived_quantities import ResolvedByRow
 from ..sequence.vocabulary import Words
 from .numpy_layers import Linear, Tensors
@@ -53,7 +52,7 @@ class NumpyJudge:
             estimates[begin:begin + len(part)] = self._slowness(x)[:, 0]
         return estimates
 
-    def opinion(self, task: Task, numbers: Numbers) -> Opinion:
+    def opinion(self, task: Task, numbers: Numbers) -> Floats:
         """What `Expert` asks: the estimates, as one member."""
         return self.slowness(task, numbers).astype(np.float64)[:, None]
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.row_index import Numbers
-from seqtune.kernels.task import Task
+from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.cost_models.features import FeatureList
 
-from ..experts.expert import Opinion
 from .cost_trees import Trees
 from .feature_table import feature_table
 from .forest import Forest, read_arrays, read_forest
@@ -101,7 +100,7 @@ class Ranker:
             predicted[own] = scores if scores.shape[1] == predicted.shape[1] else scores.mean(axis=1, keepdims=True)
         return predicted
 
-    def opinion(self, task: Task, numbers: Numbers) -> Opinion | None:
+    def opinion(self, task: Task, numbers: Numbers) -> Floats | None:
         """What `Expert` asks: the members' slowness, of 64 bits; None if a kernel has no trees."""
         members = self.members(task, numbers)
         return None if np.isnan(members).any() else members.astype(np.float64)

@@ -13,7 +13,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
-from seqtune.predictor import answering as answering_module
+from seqtune.predictor import predictors as predictors_module
 from seqtune.predictor.analytic import AnalyticPredictor
 from seqtune.predictor.answering import (
     MOST_PREDICTED,
@@ -57,7 +57,7 @@ def test_a_prediction_looks_its_predictor_up_once_and_builds_its_task_once(monke
         return cached_checkpoint(name)
 
     monkeypatch.setattr(Checkpoint, "task", counted)
-    monkeypatch.setattr(answering_module, "cached_checkpoint", looked_up)
+    monkeypatch.setattr(predictors_module, "cached_checkpoint", looked_up)
     seqtune.predict(GEMM, HERE, evidence=False)
     assert asked == ["default", "task"]
 

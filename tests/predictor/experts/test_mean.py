@@ -10,8 +10,7 @@ import pytest
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
-from seqtune.kernels.task import Task
-from seqtune.predictor.experts.expert import Opinion
+from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.experts.mean import ask
 from tests.support.synthetic import WIDE
 
@@ -28,7 +27,7 @@ class Says:
     opinions: list[list[float]] | None
     is_relative: bool = False
 
-    def opinion(self, task: Task, numbers: Numbers) -> Opinion | None:
+    def opinion(self, task: Task, numbers: Numbers) -> Floats | None:
         return None if self.opinions is None else np.array(self.opinions)
 
 
