@@ -7,6 +7,7 @@ a configuration's words are summed before they are projected, and only the quant
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
@@ -52,7 +53,7 @@ class NumpyJudge:
             estimates[begin:begin + len(part)] = self._slowness(x)[:, 0]
         return estimates
 
-    def opinion(self, task: Task, numbers: Numbers) -> Floats:
+    def opinion(self, task: Task, numbers: Numbers) -> NDArray[np.float64]:
         """What `Expert` asks: the estimates, as one member."""
         return self.slowness(task, numbers).astype(np.float64)[:, None]
 

@@ -172,7 +172,7 @@ def test_the_analytic_model_answers_for_a_kernel_that_the_shipped_checkpoint_doe
     hook = st.prune(kernel=declared(), device="triton:h200", M="M")["early_config_prune"]
     configs = [triton.Config({"BLOCK": size}) for size in (32, 64)]
     expected = hook(configs, {"x": HALVES, "M": 100})
-    monkeypatch.setattr("seqtune.predictor.answering.cached_model",
+    monkeypatch.setattr("seqtune.predictor.predictors.cached_checkpoint",
                         lambda name: SimpleNamespace(backends=("triton",), knows=lambda kernels: False))
     assert [config.all_kwargs() for config in hook(configs, {"x": HALVES, "M": 100})] == [
         config.all_kwargs() for config in expected]
