@@ -186,6 +186,6 @@ def test_what_answers_a_prediction_multiplies_no_matrices_with_numpy(module: str
 
 def test_equal_proposals_are_ordered_by_their_numbers() -> None:
     _, (task, *_) = opened("default")
-    numbers = np.array([9, 3, 7, 5])
-    proposals = Proposals(task, numbers, np.log([0.2, 0.2, 0.4, 0.2]), np.zeros(4))
-    assert proposals.ordered().numbers.tolist() == [7, 3, 5, 9]
+    numbers, searched = np.array([9, 3, 7, 5]), np.log([0.2, 0.2, 0.4, 0.2])
+    assert Proposals(task, numbers, searched, np.zeros(4)).ordered().numbers.tolist() == [3, 5, 7, 9]
+    assert Proposals(task, numbers, searched, np.full(4, np.nan)).ordered().numbers.tolist() == [7, 3, 5, 9]
