@@ -90,12 +90,18 @@ def described_call(call: Call, tensors: Tensors, packed: Packed) -> dict[str, ob
             "launches": [_described_step(step) for step in call.steps]}
 
 
-def described_launch(launch: Launch, tensors: Tensors, packed: Packed) -> dict[str, object]:
-    """The part of launch.json about a launch of an llvm kernel: see `seqtune.kernels.llvm.launch`."""
+def described_launch(launch: Launch, tensors: Tensors, packed: Packed,
+                     entries: Mapping[str, str] | None = None) -> dict[str, object]:
+    """The part of launch.json about a launch of an llvm kernel: see `seqtune.kernels.llvm.launch`.
+
+    `entries` has the names of the phases' entries in an object file; None: they have their own.
+    """
+    names = {phase.entry: phase.entry for phase in launch.phases} if entries is None else entries
     return {"buffers": _buffers(tensors, packed),
             "workspaces": {"workspace": {"type": "fp32", "bytes": 4 * launch.workspace}},
             "entry_arguments": list(launch.arguments),
-            "phases": [{"entry": phase.entry, "tasks": phase.tasks, "runs": phase.runs} for phase in launch.phases]}
+            "phases": [{"entry": names[phase.entry], "tasks": phase.tasks, "runs": phase.runs}
+                       for phase in launch.phases]}
 
 
 def _buffers(tensors: Tensors, packed: Packed) -> dict[str, dict[str, object]]:

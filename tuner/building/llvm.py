@@ -119,7 +119,8 @@ def _part(kernel: CpuKernel) -> dict[str, object]:
     if kernel.constant is not None:
         size = element_type(kernel.check.tensors.inputs[kernel.constant].dtype).size
         packed[kernel.constant] = kernel.packed_bytes // size, {"packed_by": f"{kernel.chosen.name}_pack"}
-    return {**described_launch(kernel.launch, kernel.check.tensors, packed), "check": kernel.check.to_json()}
+    return {**described_launch(kernel.launch, kernel.check.tensors, packed, kernel.entries),
+            "check": kernel.check.to_json()}
 
 
 def _packing(chosen: Chosen, code: LLVMImplementation, tensors: Tensors) -> tuple[str, int]:

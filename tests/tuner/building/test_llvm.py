@@ -95,6 +95,7 @@ def test_a_sample_is_compared_where_the_reference_would_take_long(
     files = built("gemm m=17 n=34 k=20")
     kernel, = json.loads(files["launch.json"])["kernels"]
     assert kernel["check"]["outputs"]["y"]["step"] == 29
+    assert all(f"extern entry {phase['entry']};".encode() in files[f"{kernel['name']}.c"] for phase in kernel["phases"])
     result = checked(files, tmp_path / "out")
     assert ": right, " in result.stdout, result.stderr
     assert "; a sample of the elements was compared, median of 20 runs" in result.stdout
