@@ -212,7 +212,6 @@ class Winograd:
             packed[block] = (filter_transform(m) @ chosen).reshape(packed.shape[1:])
         return packed
 
-
     def pack_text(self, problem: Problem, device: Device, configuration: Configuration, name: str) -> str:
         """`pack` in C."""
         m, lanes = self.packing(problem, configuration)

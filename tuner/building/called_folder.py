@@ -71,9 +71,8 @@ def called_folder(chosen: Chosen, call: Call, language: Language, remarks: Seque
     packed = {name: (loops.elements, {"packed_by": f"pack_{name}", "packing": loops.to_json()})
               for name, loops in packings.items()}
     part = {**described_call(call, tensors, packed), "check": check.to_json(), **(more or {})}
-    module = (f'"""The reference of {chosen.name}."""\n\n'
-              "from __future__ import annotations\n\nimport numpy as np\nfrom arrays import decoded\n\n"
-              f"CHECKED = {check.remark!r}\n\n\n{check.python()}")
+    module = (f'"""The reference of {chosen.name}."""\n\nfrom __future__ import annotations\n\n'
+              f"import numpy as np\nfrom arrays import decoded\n\n\n{check.python()}")
     name, how = chosen.name, [language.how(chosen.name, check.words)]
     files: Files = {}
     if language.host is not None:
@@ -94,7 +93,7 @@ def one_by_one(write: Callable[[Chosen], Files]) -> Writer:
     """The writer that gives each of several kernels a folder of its own, and a single one the folder itself."""
 
     def write_all(chosen: Sequence[Chosen]) -> Files:
-        files = {one.name: write(one) for one in chosen}
+        files = {kernel.name: write(kernel) for kernel in chosen}
         if len(chosen) == 1:
             return files[chosen[0].name]
         about = [json.loads(each[LAUNCH_JSON]) for each in files.values()]

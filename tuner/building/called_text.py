@@ -100,7 +100,7 @@ class CalledText:
         name, arrays = self.chosen.name, {each: f"arrays[{number}]" for number, each in enumerate(self.check.arrays)}
         run = _RUN.format(name=name, create=self.host.default.format(folder="folder"), plain=", ".join(arrays.values()),
                           **self._calls("the_kernel", arrays, "!", " && "))
-        return check_header(name, [CheckedKernel(self.chosen, self.check, "reference_y", run)], 2,
+        return check_header(name, [CheckedKernel(self.chosen, self.check, run)], 2,
                             f"{name}_device(the_kernel)", f"{name}_free(the_kernel)")
 
     def example(self) -> str:

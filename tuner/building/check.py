@@ -80,21 +80,19 @@ def references(arrays):
 
     def to_json(self) -> dict[str, object]:
         """The part of launch.json."""
-        return {"contents": self.contents, "outputs": self.outputs}
+        return {"contents": self.contents, "outputs": self.outputs, "remark": self.remark}
 
 
-def check_of(chosen: Chosen, tensors: Tensors, function: str = "reference_y") -> Check:
-    """The check of a chosen kernel; `function` is the name of its reference in C, if there is one.
-
-    Raises SeqtuneErrors.
-    """
+def check_of(chosen: Chosen, tensors: Tensors) -> Check:
+    """The check of a chosen kernel; its reference in C, if it has one, is reference_NAME. Raises SeqtuneError."""
     arrays = {**tensors.inputs, **tensors.outputs}
     contents = {name: content_of(name, tensor, number) for number, (name, tensor) in enumerate(arrays.items(), start=1)
                 if tensor.values is not None}
     if operation(chosen.problem.type).declares_tensors:
         return _by_files(chosen, tensors, contents)
     (output, tensor), = tensors.outputs.items()
-    reference = reference_text(chosen.problem, {name: each.dtype for name, each in tensors.inputs.items()}, function)
+    types = {name: each.dtype for name, each in tensors.inputs.items()}
+    reference = reference_text(chosen.problem, types, f"reference_{chosen.name}")
     rule = {"allowed": reference.tolerance, "step": _step(tensor.size, MOST_WORK / reference.work)}
     return Check(tensors, contents, {output: rule}, _WORDS.format("a reference in double precision"), reference)
 

@@ -43,7 +43,6 @@ class CheckedKernel:
 
     chosen: Chosen
     check: Check
-    reference: str  # the name of the check's reference in C
     run: str  # static double run_NAME(int way, void *const *arrays, void *packed, void *workspace), in C
     packed: str = "0"  # bytes that it asks for
     workspace: str = "0"
@@ -59,7 +58,8 @@ class CheckedKernel:
         check = self.check
         return _ROW.format(name=self.chosen.name, remark=c_string(check.remark), count=len(check.arrays),
                            operands=len(check.tensors.inputs), rule_count=len(check.outputs), packed=self.packed,
-                           workspace=self.workspace, reference=self.reference if check.reference else "NULL")
+                           workspace=self.workspace,
+                           reference=f"reference_{self.chosen.name}" if check.reference else "NULL")
 
 
 def check_header(library: str, kernels: Sequence[CheckedKernel], ways: int, device: str, close: str = "") -> str:

@@ -27,7 +27,7 @@ class CpuKernel:
 
     library: str
     chosen: Chosen
-    check: Check  # whose reference is reference_NAME
+    check: Check
     pack: str  # the text of static void NAME_order(const TYPE *, void *); empty without a constant
     packed_bytes: int
     launch: Launch
@@ -44,7 +44,7 @@ class CpuKernel:
     def checked(self) -> CheckedKernel:
         """The kernel as check.c runs it: by the plain function, by the one that allocates nothing, and in shares."""
         name = self.chosen.name
-        return CheckedKernel(self.chosen, self.check, f"reference_{name}", filled("cpu_check.c", self._words),
+        return CheckedKernel(self.chosen, self.check, filled("cpu_check.c", self._words),
                              f"{name.upper()}_PACKED_BYTES", f"{name.upper()}_WORKSPACE_BYTES")
 
     @property

@@ -108,7 +108,7 @@ def _kernels(chosen: Sequence[Chosen],
         source, launch = code.source(problem, device, configuration), code.launch(problem, device, configuration)
         name, entries = objects.setdefault(source, (each.name, {}))
         entries |= {phase.entry: f"{name}_{phase.entry}" for phase in launch.phases}
-        check = check_of(each, plain_tensors(problem), f"reference_{each.name}")
+        check = check_of(each, plain_tensors(problem))
         kernels.append(CpuKernel(library, each, check, *_packing(each, code, check.tensors), launch, entries))
     return kernels, objects
 

@@ -129,19 +129,19 @@ def largest_error(output: NDArray[Any], expected: NDArray[Any], sizes: NDArray[n
     return float(errors.max(initial=0.0))
 
 
-def report(about: Mapping[str, Any], device: str, worst: tuple[float, float], remark: str, run: Callable[[], float],
+def report(about: Mapping[str, Any], device: str, worst: tuple[float, float], run: Callable[[], float],
            runs: int) -> int:
     """Print the line of a check, for right results with the median and the least of the seconds that `run` returns.
 
-    `worst` is the `verdict`, `remark` stands behind it. Returns 1 if the results are wrong, else 0.
+    `worst` is the `verdict`. Returns 1 if the results are wrong, else 0.
     """
-    error, allowed = worst
+    (error, allowed), check = worst, about["check"]
     is_right = error <= allowed
     line = f"{about['name']} on {device}: ran"
-    if about["check"]["outputs"]:
+    if check["outputs"]:
         line = (f"{about['name']} on {device}: {'right' if is_right else 'WRONG'}, largest error {error:.2e} "
                 f"(allowed {allowed:.1e})")
-    line += remark
+    line += check["remark"]
     if is_right:
         times = [1e6 * run() for _ in range(runs)]
         line += f", median of {runs} runs {statistics.median(times):.1f} us, least {min(times):.1f} us"
