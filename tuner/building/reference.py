@@ -85,10 +85,16 @@ def reference(operands):
 class ReferenceText:
     """The reference of a problem as text. Operands are in the operation's order."""
 
+    problem: Problem
     c: str  # static double NAME(void *const *arrays, int64_t place), after arrays.h; operands are the first arrays
-    python: str  # def reference(operands): the output in float64, of arrays by name as `decoded` makes them; in NumPy
     work: float  # multiply-adds of one element in C
     tolerance: float  # the largest error of an output, relative to the largest number of the reference
+
+    @property
+    def python(self) -> str:
+        """def reference(operands): the output in float64, of arrays by name as `decoded` makes them; in NumPy."""
+        return _PYTHON.format(names=pformat(self.problem.names(), width=110, compact=True, sort_dicts=False),
+                              source=inspect.getsource(type(operation(self.problem.type)).reference))
 
 
 def reference_text(problem: Problem, types: Mapping[str, str], name: str) -> ReferenceText:
@@ -103,9 +109,7 @@ def reference_text(problem: Problem, types: Mapping[str, str], name: str) -> Ref
                        for number, (operand, dtype) in enumerate(types.items()))
     result = "sum > 0 ? sum : 0" if problem.names().get("activation") == "relu" else "sum"
     c = f"static double {name}(void *const *arrays, int64_t place)\n{{\n{operands}{body}    return {result};\n}}\n"
-    python = _PYTHON.format(names=pformat(problem.names(), width=110, compact=True, sort_dicts=False),
-                            source=inspect.getsource(type(operation(problem.type)).reference))
-    return ReferenceText(c, python, work, allowed_error(problem))
+    return ReferenceText(problem, c, work, allowed_error(problem))
 
 
 def _conv2d(problem: Problem, types: Types) -> tuple[str, float]:
