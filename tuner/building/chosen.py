@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,8 +49,8 @@ class Chosen:
 
 Writer: TypeAlias = Callable[[Sequence[Chosen]], Files]
 
-# Backend -> "module:function", a Writer: the files of one folder for some kernels of one device. A backend whose
-# folders hold one kernel raises MisuseError for several.
+# Backend -> "module:function", a Writer: the files of one folder for some kernels of one device, which have names of
+# their own. Backends whose folders hold one kernel give each a folder in it (`called_folder.one_by_one`).
 WRITERS: dict[str, str] = {
     "llvm": "seqtune.tuner.building.llvm:folder",
     "opencl": "seqtune.tuner.building.opencl:write",
@@ -75,11 +76,14 @@ def files_of(chosen: Sequence[Chosen]) -> Files:
     Raises MisuseError where the backend has none or a problem is too large for the folder's check, SeqtuneError where
     the compiler refuses a source, UnavailableError where the backend's compiler is not installed.
     """
-    backend = chosen[0].device.backend
+    backend, names = chosen[0].device.backend, Counter(kernel.name for kernel in chosen)
     if backend not in WRITERS:
         raise MisuseError(f"kernels of {backend} cannot be built to files; those of {', '.join(WRITERS)} can")
     for kernel in chosen:
         check_measurable(kernel.problem)
+        if names[kernel.name] > 1:
+            raise MisuseError(f"{names[kernel.name]} problems have the name {kernel.name} in C, such as "
+                              f"{kernel.problem.brief()}; build them one by one")
     return cast(Writer, resolve(WRITERS[backend]))(chosen)
 
 

@@ -29,3 +29,9 @@ def test_a_problem_that_is_too_large_for_the_check_is_refused() -> None:
     large = chosen("gemm m=100000 n=100000 k=64", typical_device("llvm"))
     with pytest.raises(UnpreparedMisuseError, match="y has 10000000000 elements"):
         files_of([replace(large, device=replace(large.device, backend="opencl"))])
+
+
+def test_problems_of_one_name_in_c_are_refused_together() -> None:
+    kernel = chosen("gemm m=8 n=8 k=8", typical_device("llvm"))
+    with pytest.raises(MisuseError, match="2 problems have the name product in C, such as gemm m=8 n=8 k=8; build"):
+        files_of([kernel, kernel])
