@@ -52,6 +52,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration, Kernel, is_setting
 from seqtune.kernels.libraries.versions import KernelVersions
+from seqtune.kernels.miopen.solver import BACKEND
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -98,6 +99,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def holds_labels(self) -> bool:
+        """Whether it holds MIOpen's labels and solver times instead of measurements and other tuners' choices."""
+        return bool(len(self)) and all(device.backend == BACKEND for device in self.devices.values())
 
     @property
     def frame(self) -> pd.DataFrame:

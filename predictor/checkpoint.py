@@ -2,11 +2,11 @@
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
 provenance, metrics) and, if there is a ranker, trees.safetensors; of a training with few measurements also
-processes.safetensors. A translator that has learned another tuner's choices has weights in 16 bits, tables of MIOpen's
-solvers, a filter of the problems that it has learned from and, in trees.zlib, trees that choose values. A retrained
-checkpoint answers for some devices only; the subfolder `former` contains the whole checkpoint that answers for all
-others, which may be a retrained one as well. Checkpoints of earlier versions also had a mixture of experts, which is
-not read, and a confidence model that was fitted to its answers.
+processes.safetensors. A translator that has learned MIOpen's labels has weights in 16 bits, tables of solvers, a filter
+of the problems that it has learned from and, in trees.zlib, trees that choose values. A retrained checkpoint answers
+for some devices only; the subfolder `former` contains the whole checkpoint that answers for all others, which may be a
+retrained one as well. Checkpoints of earlier versions also had a mixture of experts, which is not read, and a
+confidence model that was fitted to its answers.
 The content is not trusted: see `seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it
 import neither torch nor transformers. Raises CheckpointError.
 """
@@ -53,7 +53,7 @@ from .trees.forest import read_arrays
 from .trees.ranker import Ranker
 
 if TYPE_CHECKING:
-    from .choices.learned import LearnedChoices
+    from .labels.learned import LearnedLabels
     from .translator.translator import Translator
 
 PROCESSES = "processes.safetensors"
@@ -84,7 +84,7 @@ class Checkpoint:
     estimator: ConfidenceEstimator | None = None  # only a ConfidenceModel is saved
     former: Checkpoint | None = None
     retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
-    choices: LearnedChoices | None = None  # None: it was trained on measured times
+    labels: LearnedLabels | None = None  # MIOpen's; None: it was trained on measured times or choices
     largest: Largest = NONE_LEARNED
     processes: Processes | None = None  # of a training with few measurements
     trees_propose: bool = True  # see `Proposer`; not saved
@@ -115,11 +115,11 @@ class Checkpoint:
                 name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
             raise CheckpointError(f"{folder.path}: its vocabulary lacks a derived quantity of its own kernels")
         state = _weights(folder)
-        choices = None
+        labels = None
         if about.choices is not None:
-            from .choices.learned import LearnedChoices  # with all that predicts from choices: others need it not
+            from .labels.learned import LearnedLabels  # with all that predicts from labels: others need it not
 
-            choices = LearnedChoices.read(folder.path, about.choices, state.pop(LEARNED), vocabulary)
+            labels = LearnedLabels.read(folder.path, about.choices, state.pop(LEARNED), vocabulary)
         ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
                              about.tree_features) if about.trees else None
         processes = Processes.read(
@@ -134,8 +134,7 @@ class Checkpoint:
                           "experts, without expected shares; train it again to have these", SeqtuneWarning,
                           stacklevel=3)
         return cls(folder.size, state, vocabulary, about.provenance, about.metrics, about.seed, ranker,
-                   about.estimator, former, frozenset(about.retrained_for), choices, about.largest,
-                   processes)
+                   about.estimator, former, frozenset(about.retrained_for), labels, about.largest, processes)
 
     def save(self, path: str | Path) -> Path:
         """Write the checkpoint as a whole or not at all; return the path. Raises CheckpointError.
@@ -150,16 +149,16 @@ class Checkpoint:
                        estimator=estimator, largest=self.largest,
                        tree_features="ratios" if self.ranker is None else self.ranker.listed,
                        retrained_for=tuple(sorted(self.retrained_for)),
-                       choices=None if self.choices is None else self.choices.about())
+                       choices=None if self.labels is None else self.labels.about())
         tensors: dict[str, NDArray[Any]] = dict(self.state)
-        if self.choices is not None:
+        if self.labels is not None:
             described = described_arrays(self.vocabulary)
             tensors = {name: array if name in described else array.astype(np.float16)
-                       for name, array in tensors.items()} | {LEARNED: self.choices.learned.bits}
+                       for name, array in tensors.items()} | {LEARNED: self.labels.seen}
         with CheckpointFolder.writing(path, config, about) as fresh:
             (fresh / "model.safetensors").write_bytes(save_arrays(tensors, metadata={"format": "pt"}))
-            if self.choices is not None and self.choices.trees is not None:
-                self.choices.trees.write(fresh)
+            if self.labels is not None:
+                self.labels.write(fresh)
             if self.ranker is not None:
                 (fresh / "trees.safetensors").write_bytes(save_arrays(self.ranker.arrays()))
             if self.processes is not None:
@@ -220,12 +219,12 @@ class Checkpoint:
     @property
     def tables(self) -> Mapping[str, Sequence[str]]:
         """The rows of MIOpen's solvers whose configurations come from a table, by solver."""
-        return {} if self.choices is None else self.choices.tables
+        return {} if self.labels is None else self.labels.tables
 
     @cached_property
     def kernels(self) -> Mapping[str, Kernel]:
         """The kernels of MIOpen that it configures by name, with the table rows of training. Raises CheckpointError."""
-        return {} if self.choices is None else self.choices.kernels(self.vocabulary)
+        return {} if self.labels is None else self.labels.kernels(self.vocabulary)
 
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
         """Check that the vocabulary of a layer contains the kernels. Raises CheckpointError."""
@@ -273,17 +272,17 @@ class Checkpoint:
     def task(self, problem: Problem, device: Device) -> Task:
         """The task of a problem with the registered kernels, except new ones that no layer was trained with.
 
-        Where all are new they stay, and `check_kernels` names them. One of a learned choice is in MIOpen's terms, with
-        the solvers that apply, or with all where none does. Raises KernelError, ProblemError.
+        Where all are new they stay, and `check_kernels` names them. A task of MIOpen is in its terms, with the solvers
+        that apply, or with all where none does. Raises KernelError, ProblemError.
         """
-        if self.choices is not None:
-            return self.choices.task(problem, device, self.kernels.values())
+        if self.labels is not None:
+            return self.labels.task(problem, device, self.kernels.values())
         task = Task.of(problem, device)
         known = [kernel for kernel in task.kernels if kernel.name in self._kernel_names]
         return task if len(known) in (0, len(task.kernels)) else Task.of(problem, device, known)
 
     def next_word(self) -> NextWord[Any]:
-        """The source of next words for the beam search: the translator, mixed with trees of choices if it has any."""
+        """The source of next words for the beam search: the translator, mixed with trees of labels if it has any."""
         return self._words
 
     @cached_property
@@ -293,8 +292,7 @@ class Checkpoint:
 
     @cached_property
     def _words(self) -> NextWord[Any]:
-        trees = None if self.choices is None else self.choices.trees
-        return self.translator if trees is None else trees.mixed(self.translator)
+        return self.translator if self.labels is None else self.labels.mixed(self.translator)
 
     @cached_property
     def judge(self) -> NumpyJudge | None:
@@ -357,17 +355,17 @@ def _chips(names: frozenset[str]) -> frozenset[str]:
 
 
 def _weights(folder: CheckpointFolder) -> dict[str, NDArray[Any]]:
-    """Read a Translator's state from the folder, and the filter of LEARNED problems if it has learned choices.
+    """Read a Translator's state from the folder, and the filter of LEARNED problems if it has learned labels.
 
     Every shape is compared before a tensor is read.
     """
-    described, choices = described_arrays(folder.vocabulary), folder.about.choices
-    wanted = {name: (list(shape), "I64" if name == "target.groups" else "F16" if choices and name not in described
+    described, labels = described_arrays(folder.vocabulary), folder.about.choices
+    wanted = {name: (list(shape), "I64" if name == "target.groups" else "F16" if labels and name not in described
                      else "F32") for name, shape in shapes(folder.size).items()}
-    if choices is not None:
-        if choices.learned & (choices.learned - 1):
-            raise CheckpointError(f"{folder.path}: `learned` is {choices.learned} bytes, not a power of two")
-        wanted[LEARNED] = [choices.learned], "U8"
+    if labels is not None:
+        if labels.learned & (labels.learned - 1):
+            raise CheckpointError(f"{folder.path}: `learned` is {labels.learned} bytes, not a power of two")
+        wanted[LEARNED] = [labels.learned], "U8"
     arrays = folder.tensors(wanted)
     for name, array in described.items():
         if not np.allclose(arrays[name], array, atol=1e-4):

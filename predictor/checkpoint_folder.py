@@ -27,9 +27,9 @@ from seqtune.kernels.files import cannot_write
 from seqtune.kernels.own_folders import data_folder
 from seqtune.tuner.cost_models.features import FeatureList
 
-from .choices.about import ChoicesAbout
 from .confidence.model import ConfidenceModel
 from .experts.process import ProcessFields
+from .labels.about import LabelsAbout
 from .largest import NONE_LEARNED, Largest
 from .sequence.declaration import Declaration
 from .sequence.numeric_codes import codes
@@ -109,7 +109,7 @@ class About(BaseModel):
     largest: Largest = NONE_LEARNED
     retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
         default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
-    choices: ChoicesAbout | None = None  # of a translator that has learned another tuner's choices
+    choices: LabelsAbout | None = None  # of a translator that has learned MIOpen's labels; files name them so
     confidence: JsonValue = None  # earlier versions: of the answers of a mixture
     mixture: JsonValue = None  # earlier versions
 

@@ -9,7 +9,7 @@ methods and solvers, so that a second call resumes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,31 +24,23 @@ from seqtune.figures.picture import BLACK, GREY, ORANGE, SKY, panel, save, style
 from seqtune.predictor.translator.threads import one_thread
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from seqtune.data.labels import Labels, SolverTimings
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.choices.predictors import LabelPredictor
+    from seqtune.predictor.labels.evaluation import Propose
+    from seqtune.predictor.labels.labels import Labels, SolverTimings
 
 FEW = 500  # training labels of a solver that is included in the averages
-MANY = 5000  # training labels of a solver that is included in the average of `teacher_forced`
 OURS = {"seqtune": "seqtune (both, beam 8)", "transformer": "its transformer alone", "chains": "its trees alone"}
 EACH = {"majority": "majority", "nearest": "nearest neighbour", "trees": "chain of boosted trees, greedy",
         "tree_ranker": "boosted-tree ranker of candidates"}  # trained on one solver at a time
 BASELINES = tuple(EACH)
 READING = """`exact`: the share of labels that the first proposal predicts completely; `in five`: that one of five
-proposals does. `per parameter`: the share of parameters in the first proposal; `after the true prefix`: of parameters
-when the ones before them are given. Only free parameters count: one that follows from others earns nothing. Each column
-is the average over the 24 solvers with 500 training labels or more (the last column: 5000), each solver being the mean
-of its GPUs weighed by labels.
-{forced}
+proposals does. `per parameter`: the share of parameters in the first proposal. Only free parameters count: one that
+follows from others earns nothing. Each column is the average over the 24 solvers with 500 training labels or more, each
+solver being the mean of its GPUs weighed by labels.
 
 The second table is the choice of the solver, from find-dbs: `best chosen` is how often the fastest solver is chosen,
 `share` is the share of its speed that the chosen one reaches, and `usual solver` always takes the one that is fastest
 most often. {races}"""
-FORCED = {  # whether `after the true prefix` counts values that the look-ahead leaves no choice for
-    False: "`After the true prefix` counts only values that the look-ahead leaves a choice for.",
-    True: "Values that the look-ahead leaves no choice for count as right after the true prefix."}
 CAVEATS = (
     "A label is what MIOpen's tuner found fastest; it keeps no times. The share of the optimal run time is therefore "
     "known only for the choice of the solver.",
@@ -60,20 +52,20 @@ CAVEATS = (
     "ConvOclBwdWrW2: 0.46 instead of 0.40). On solvers with 20,000 labels it is 0.02 at most. Three solvers are "
     "predicted less well than by the greedy chain: ConvOclBwdWrW2<2> (0.43 instead of 0.51), "
     "ConvHipImplicitGemmV4R4WrW (0.68 instead of 0.70) and, by 0.01, ConvBinWinogradRxSf2x3.",
-    "The network that learns choices is the one that learns measured times, trained in 80 minutes on one busy CPU "
+    "The network that learns labels is the one that learns measured times, trained in 80 minutes on one busy CPU "
     "core. A network of its own, with 1.5 M weights instead of 2.0 M, predicted 0.378 exactly, and 0.404 with the "
     "trees: one network costs 0.007 alone and 0.002 with the trees. Its loss on labels set aside rises after epoch 13 "
     "of 18.",
     "Options were chosen on labels set aside from training, except one that was chosen on these figures: the chain of "
     "all GPUs is left out of large solvers.",
     "The paper ([arXiv 2404.10162](https://arxiv.org/abs/2404.10162)) reports \"more than 90% accuracy\" without "
-    "saying on which data, split and unit. The nearest figure here is the one after the true prefix, and it does not "
-    "reach 0.9. MIOpen's own models began with 45 % exact and 0.951 of the optimal run time (MIOpen#2031), on labels "
-    "of a GPU that are not among these; its ConvAsm1x1U is predicted at 0.30 on gfx906 and 0.33 on gfx900.",
+    "saying on which data, split and unit; no figure here reaches 0.9. MIOpen's own models began with 45 % exact and "
+    "0.951 of the optimal run time (MIOpen#2031), on labels of a GPU that are not among these; its ConvAsm1x1U is "
+    "predicted at 0.30 on gfx906 and 0.33 on gfx900.",
     "The shipped checkpoint was trained on the held-out tenth, too, so it can only be evaluated on other files; this "
     "program trains a checkpoint on nine tenths.",
 )
-METRICS = (("exact", FEW), ("exact_top5", FEW), ("per_parameter", FEW), ("teacher_forced", MANY))
+METRICS = ("exact", "exact_top5", "per_parameter")
 
 
 def evaluate_all(files: Sequence[Path], checkpoint: Checkpoint, finished: Finished,
@@ -81,25 +73,25 @@ def evaluate_all(files: Sequence[Path], checkpoint: Checkpoint, finished: Finish
     """Evaluate the methods: a row for each method, device and solver, and the number of training labels by solver."""
     from benchmarks.prediction.label_baselines.table import BASELINES, BaselineOptions
     from seqtune.data.formats.miopen_import import read_files
-    from seqtune.data.labels import read_labels
-    from seqtune.predictor.learning.choices.predictors import Beam
+    from seqtune.predictor.labels.evaluation import propose
+    from seqtune.predictor.labels.labels import read_labels
 
-    kernels, choices = checkpoint.kernels, checkpoint.choices
-    if choices is None or choices.trees is None:
-        raise MisuseError("the checkpoint has not learned choices with a translator and with trees; name another")
-    trees = choices.trees.words(checkpoint.vocabulary)
+    kernels, learned = checkpoint.kernels, checkpoint.labels
+    if learned is None or learned.chains is None:
+        raise MisuseError("the checkpoint has not learned labels with a translator and with trees; name another")
+    trees = replace(learned, weight=1.0, weights={}).mixed(checkpoint.translator)
     labels = {name: solver_labels.for_kernel(kernels[name])
               for name, solver_labels in read_labels(read_files(files)[0]).items()}
-    split = {name: solver_labels.split() for name, solver_labels in labels.items()}
-    fitting = {name: part.known() for name, (part, _) in split.items() if len(part)}
-    held_out = {name: split[name][1] for name in sorted(fitting, key=lambda name: len(fitting[name]))
-                if len(split[name][1])}
-    if any(choices.learned.contains(labels.queries.hashes).mean() > 0.5 for labels in held_out.values()):
+    fitting = {name: part for name, own in labels.items()
+               if len(part := own.take(~own.held_out & (own.value_indices >= 0).all(axis=1)))}
+    held_out = {name: part for name in sorted(fitting, key=lambda name: len(fitting[name]))
+                if len(part := labels[name].take(labels[name].held_out))}
+    if any(learned.has_learned(part.hashes).mean() > 0.5 for part in held_out.values()):
         raise MisuseError("the checkpoint was trained on held-out problems; name another, or leave out --checkpoint")
-    ours: dict[str, Callable[[], LabelPredictor]] = {
-        "seqtune": lambda: Beam(checkpoint.next_word()),
-        "transformer": lambda: Beam(checkpoint.translator),
-        "chains": lambda: Beam(trees),
+    ours: dict[str, Callable[[], Propose]] = {
+        "seqtune": lambda: partial(propose, checkpoint.next_word()),
+        "transformer": lambda: partial(propose, checkpoint.translator),
+        "chains": lambda: partial(propose, trees),
     }
     rows: list[Row] = []
     for title in methods:
@@ -113,23 +105,36 @@ def evaluate_all(files: Sequence[Path], checkpoint: Checkpoint, finished: Finish
 
 
 def _rows_of(finished: Finished, title: str, held_out: Mapping[str, Labels],
-             make: Callable[[], LabelPredictor]) -> Iterator[Row]:
+             make: Callable[[], Propose]) -> Iterator[Row]:
     """Yield the rows of a method by solver; the method is trained when the first row is not finished yet."""
-    from seqtune.predictor.learning.choices.scores import score_labels
-
     method = cache(make)
     for name, labels in held_out.items():
         yield from finished.get((title, name.removeprefix("miopen.")), lambda name=name, labels=labels: [  # type: ignore[misc]
-            {"method": title, "device": row.device, "solver": row.solver, **asdict(row.score)}
-            for row in score_labels(method(), {name: labels})])
+            {"method": title, **row} for row in _scored(method(), {name: labels})])
+
+
+def _scored(proposals: Propose, labels: Mapping[str, Labels]) -> list[Row]:
+    """The scores of a method, and how many of its proposals are outside of their search spaces (`invalid`)."""
+    from benchmarks.prediction.label_baselines.validity import count_invalid
+    from seqtune.predictor.labels.evaluation import score_labels
+
+    invalid: list[int] = []
+
+    def counted(part: Labels, count: int) -> Any:
+        proposed = proposals(part, count)
+        invalid.append(count_invalid(part, proposed))
+        return proposed
+
+    return [{**row.to_json(), "invalid": count}
+            for row, count in zip(score_labels(counted, labels), invalid, strict=True)]
 
 
 def summary(rows: Sequence[Row], counts: Mapping[str, int]) -> dict[str, dict[str, float]]:
     """The averages over solvers, by method; each solver is the mean of its devices weighted by labels."""
     averages: dict[str, dict[str, float]] = {}
     for method in dict.fromkeys(row["method"] for row in rows):
-        for metric, least in METRICS:
-            values = [value for solver, value in by_solver(rows, method, metric).items() if counts[solver] >= least]
+        for metric in METRICS:
+            values = [value for solver, value in by_solver(rows, method, metric).items() if counts[solver] >= FEW]
             if values:
                 averages.setdefault(method, {})[metric] = sum(values) / len(values)
     return averages
@@ -151,16 +156,12 @@ def choice_results(races: SolverTimings, checkpoint: Checkpoint, most: int | Non
 
     The trees are trained on the solver timings that the checkpoint was trained on, on at most `most` of them.
     """
-    import numpy as np
-
     from benchmarks.prediction.label_baselines.solver_trees import TreeChoice
-    from seqtune.predictor.learning.choices.scores import solver_choice_rows
-    from seqtune.predictor.learning.choices.solver_choice import choose
+    from seqtune.predictor.labels.evaluation import choose, score_solvers
 
-    is_held_out: np.ndarray[Any, Any] = races.queries.held_out
-    held_out, fitting = races.take(np.flatnonzero(is_held_out)), races.take(np.flatnonzero(~is_held_out))
-    trees = solver_choice_rows(held_out, TreeChoice(fitting, most=most, threads=1).choose(held_out))
-    rows = solver_choice_rows(held_out, choose(checkpoint.translator, held_out))
+    held_out, fitting = races.take(races.held_out), races.take(~races.held_out)
+    trees = score_solvers(held_out, TreeChoice(fitting, most=most, threads=1).choose)
+    rows = score_solvers(held_out, partial(choose, checkpoint.translator))
     return {"rows": [{**row.to_json(), "trees_share": other.share} for row, other in zip(rows, trees, strict=True)],
             "races": [len(fitting) if most is None else min(most, len(fitting)), len(fitting)]}
 
@@ -169,8 +170,8 @@ def table(means_by_method: Mapping[str, Mapping[str, float]]) -> str:
     """Make the table of the methods."""
     titles = OURS | EACH
     return markdown(
-        ["", "exact", "in five", "per parameter", "after the true prefix"],
-        [[titles[method], *(f"{means[metric]:.3f}" if metric in means else "" for metric, _ in METRICS)]
+        ["", "exact", "in five", "per parameter"],
+        [[titles[method], *(f"{means[metric]:.3f}" if metric in means else "" for metric in METRICS)]
          for method, means in means_by_method.items()])
 
 
@@ -225,7 +226,7 @@ def _reading(results: Results) -> str:
     """The explanation of the tables."""
     used, available = results["races"]
     trees = "all" if used == available else f"{used:,} of the"
-    return READING.format(forced=FORCED[results["forced"]], races=(
+    return READING.format(races=(
         f"The boosted trees of this table were trained on {trees} {available:,} problems with solver timings."))
 
 
@@ -237,10 +238,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.data.formats.miopen_import import read_files
     from seqtune.data.formats.table import find_files
-    from seqtune.data.labels import read_solver_timings
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.choices.options import ChoiceOptions
-    from seqtune.predictor.learning.choices.whole_training import train_model
+    from seqtune.predictor.labels.labels import read_solver_timings
+    from seqtune.predictor.labels.training import train
+    from seqtune.predictor.learning.times.options import label_options
 
     parser = OneLineParser(__doc__)
     parser.add_argument("folder", type=Path)
@@ -259,8 +260,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files = find_files("miopen", [given.folder])
     path = given.checkpoint or given.work / "checkpoint"
     if given.checkpoint is None and not path.exists():
-        options = ChoiceOptions(state=given.work / "training")
-        train_model(read_files(files)[0], options, progress=_step, say=_step)[0].save(path)
+        options = replace(label_options(), state=given.work / "training")
+        train(read_files(files)[0], options, _step, _step)[0].save(path)
     if given.train_only:
         print(path)
         return
@@ -269,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def choice_of_solvers() -> Row:
         races = read_solver_timings(read_files([file for file in files if "fdb" in file.name])[0])
-        return {"rows": []} if races is None else choice_results(races, checkpoint, given.races)
+        return choice_results(races, checkpoint, given.races) if len(races) else {"rows": []}
 
     with one_thread():
         rows, counts = evaluate_all([file for file in files if "fdb" not in file.name], checkpoint, finished, methods)
@@ -278,5 +279,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     means = summary(rows, counts)
     print(f"{table(means)}\n\n{choice_table(chosen['rows'])}")
     results = {"date": today(), "means": means, "training_labels": counts, "rows": rows, "choice": chosen["rows"],
-               "races": chosen.get("races", [0, 0]), "forced": False, "metrics": dict(METRICS)}
+               "races": chosen.get("races", [0, 0])}
     publish(given.out, page, results, partial(draw, results))

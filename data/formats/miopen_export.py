@@ -23,7 +23,7 @@ from seqtune.kernels.files import replacing, write_whole
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.miopen.solver import PREFIX, Solver, find_solver
-from seqtune.kernels.miopen.xdlops_tables import RowSolver
+from seqtune.kernels.miopen.xdlops_tables import RowSolver, with_table
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
@@ -31,7 +31,7 @@ from ..dataset import Dataset
 from ..dataset import configuration as parse_configuration
 from ..record import Status
 from .format import ExportRequest, Format, Report
-from .miopen_import import MIOPEN, as_gpu, tables_of, with_table
+from .miopen_import import MIOPEN, as_gpu, tables_of
 from .miopen_terms import COLUMNS, NUMBERS_BEFORE, as_convnd, miopen_terms
 from .predictions import read_predictions
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ from seqtune.kernels.membership import Membership
 from seqtune.kernels.miopen.gpus import device as gpu
 from seqtune.kernels.miopen.gpus import device_of, is_known
 from seqtune.kernels.miopen.solver import PREFIX, SOLVERS, Solver, WrittenField, find_solver
-from seqtune.kernels.miopen.xdlops_tables import RowSolver
+from seqtune.kernels.miopen.xdlops_tables import RowSolver, with_table
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
@@ -110,13 +110,6 @@ MIOPEN = Format(("gfx*.db", "gfx*.db.bz2", "gfx*.fdb.txt", "gfx*.fdb.txt.bz2", "
 def solver_of(data: Dataset, name: str) -> Solver:
     """The solver with the rows of MIOpen's table that the data set contains. Raises KernelError and FormatError."""
     return with_table(find_solver(name), tables_of(data))
-
-
-def with_table(solver: Solver, tables: Mapping[str, Sequence[str]]) -> Solver:
-    """The solver with its rows from the tables (from `tables_of`), if any. Raises FormatError and KernelError."""
-    if solver.name not in tables or not isinstance(solver, RowSolver):
-        return solver
-    return solver.with_rows(map(solver.read, tables[solver.name]))
 
 
 def tables_of(data: Dataset) -> dict[str, tuple[str, ...]]:

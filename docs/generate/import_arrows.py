@@ -25,8 +25,8 @@ PUBLIC = {
         "membership", "miopen", "operations", "own_folders", "problem", "problem_sets", "registry",
         "resource_usage", "row_index", "space", "spaces", "task", "triton", "version"),
     "data": (
-        "builds", "chosen_tasks", "dataset", "device_times", "formats", "journal", "json_content", "labels",
-        "machines", "measured_tasks", "provenance", "queries", "record", "serving", "shipped_machines"),
+        "builds", "chosen_tasks", "dataset", "device_times", "formats", "journal", "json_content", "machines",
+        "measured_tasks", "provenance", "record", "serving", "shipped_machines"),
     "tuner": (
         "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "building",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",

@@ -97,6 +97,13 @@ class RowSolver(Solver):
         return replace(self, kernel=kernel)
 
 
+def with_table(solver: Solver, tables: Mapping[str, Sequence[str]]) -> Solver:
+    """The solver with its rows, as text, from the tables by solver, if any. Raises FormatError and KernelError."""
+    if solver.name not in tables or not isinstance(solver, RowSolver):
+        return solver
+    return solver.with_rows(map(solver.read, tables[solver.name]))
+
+
 def _row(label: Spelled) -> tuple[int | str, ...]:
     return tuple(label[name] for name in _ROW)
 

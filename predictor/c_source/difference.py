@@ -15,7 +15,6 @@ from typing import TypeVar
 import numpy as np
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.labels import holds_labels
 from seqtune.data.measured_tasks import counted, measured_tasks
 from seqtune.errors import KernelError, ProblemError
 from seqtune.kernels.kernel import Configuration, Kernel
@@ -53,7 +52,7 @@ class Difference:
 
 def difference(checkpoint: Checkpoint, written: Checkpoint, kernels: Sequence[Kernel], data: Dataset) -> Difference:
     """Compare a checkpoint with the one that answers as its C file of these kernels does."""
-    if holds_labels(data) or checkpoint.choices is not None:
+    if data.holds_labels or checkpoint.labels is not None:
         return _compared("held-out problems", checkpoint, written, _sample(_held_out(checkpoint, data, kernels)))
     measured = _sample([task for task in measured_tasks(data, held_out=True) if _answers(written, task.task, kernels)])
     if measured:
@@ -84,7 +83,7 @@ def _logs(checkpoint: Checkpoint, task: Task | MeasuredTask, first: Sequence[Con
         seconds = counted(task.seconds[numbers], task.time(task.task.default), task.seconds)
         python, c = np.log(task.best / seconds).tolist()
         return python, c
-    if checkpoint.choices is not None:
+    if checkpoint.labels is not None:
         return math.nan, math.nan
     python, c = checkpoint.expected(task, np.array([task.number(configuration) for configuration in first])).tolist()
     return 0.0, python - c

@@ -117,12 +117,12 @@ def c_file(checkpoint: Checkpoint, libraries: Sequence[str] = (), data: Callable
 
 def in_c(checkpoint: Checkpoint, kernels: Sequence[CKernel]) -> Checkpoint:
     """The checkpoint that answers as the C file of these kernels does: there the beam alone proposes."""
-    choices = checkpoint.choices
+    labels = checkpoint.labels
     ranker = None if checkpoint.ranker is None else ranker_in_c(checkpoint.ranker, kernels)
     return replace(checkpoint, ranker=ranker, trees_propose=False,
                    processes=processes_in_c(checkpoint.processes, ranker), estimator=None, former=None,
                    retrained_for=frozenset(),
-                   choices=None if choices is None else replace(choices, trees=None))
+                   labels=None if labels is None else replace(labels, chains=None))
 
 
 def _answers(checkpoint: Checkpoint, written: Checkpoint) -> str:
@@ -138,7 +138,7 @@ def _answers(checkpoint: Checkpoint, written: Checkpoint) -> str:
         parts.append("Gaussian processes")
     elif checkpoint.processes is not None:
         left_out.append("the Gaussian processes")
-    if checkpoint.choices is not None and checkpoint.choices.trees is not None:
+    if checkpoint.labels is not None and checkpoint.labels.chains is not None:
         left_out.append("the boosted trees")
     answers = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
     return answers + (f"; left out for their size: {' and '.join(left_out)}" if left_out else "")
@@ -177,7 +177,7 @@ def _network_sizes(size: Dimensions) -> dict[str, int | str]:
 
 def _kernels(checkpoint: Checkpoint) -> list[Kernel]:
     """The kernels that a checkpoint configures, in the order in which tasks have them."""
-    if checkpoint.choices is not None:
+    if checkpoint.labels is not None:
         return list(checkpoint.kernels.values())
     known = [declared.name for declared in checkpoint.vocabulary.kernels if is_registered(declared.name)]
     ordered = [name for backend in checkpoint.vocabulary.backends for name in table(backend) if name in known]

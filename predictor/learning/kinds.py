@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # What a checkpoint learns from -> "module:attribute" of a class without arguments that follows `Learning`
 LEARNINGS: dict[str, str] = {
     "times": "seqtune.predictor.learning.times.learning:TimesLearning",
-    "choices": "seqtune.predictor.learning.choices.learning:ChoiceLearning",
+    "labels": "seqtune.predictor.labels.learning:LabelLearning",
 }
 
 
@@ -76,7 +76,6 @@ class EvaluationRequest:
 
     methods: tuple[str, ...] | None = None  # names from the kind's methods; None: all of them
     queries: tuple[tuple[Problem, Device], ...] | None = None  # measured now; None: look up recorded times
-    by_feature: bool = False  # also score each direction and each data type separately
     protect_held_out: bool = False  # use every held-out problem: no training learns from problems near it
 
 
@@ -109,7 +108,7 @@ class Learning(Protocol):
 
 def learning_of(checkpoint: Checkpoint) -> Learning:
     """The training and evaluation of checkpoints on data like those that a checkpoint has learned from."""
-    return _learning("times" if checkpoint.choices is None else "choices")
+    return _learning("times" if checkpoint.labels is None else "labels")
 
 
 def _learning(name: str) -> Learning:

@@ -9,6 +9,7 @@ the index of a threshold.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load, load_file
 
 from seqtune.errors import CheckpointError
 
@@ -138,6 +139,20 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise CheckpointError(f"{path.parent} is no checkpoint: {path.name} is missing") from None
     except (SafetensorError, OSError, ValueError, *UNREADABLE) as error:
         raise CheckpointError(f"{path} is no safetensors file ({error!s:.100}); nothing else is read") from None
+
+
+def read_packed(path: Path, most: int = LARGEST_FILE) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a compressed safetensors file, of at most `most` bytes unpacked. Raises CheckpointError."""
+    try:
+        if path.stat().st_size > most:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, more than any checkpoint's trees")
+        packed = zlib.decompressobj()
+        content = packed.decompress(path.read_bytes(), most)
+        if packed.unconsumed_tail:
+            raise CheckpointError(f"{path} unpacks to more than {most} bytes, more than any checkpoint's trees")
+        return of_numpy(load(content))
+    except (SafetensorError, OSError, ValueError, *UNREADABLE, zlib.error) as error:
+        raise CheckpointError(f"{path} is no compressed safetensors file ({error!s:.100})") from None
 
 
 def of_numpy(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

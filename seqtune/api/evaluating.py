@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str | None = None,
              checkpoint: str | Path | None = None, methods: str | Sequence[str] | None = None, live: bool = False,
-             problems: object = None, device: Device | str | None = None, by_feature: bool = False,
-             progress: Say = silent, warn: Say = warned) -> Evaluation:
+             problems: object = None, device: Device | str | None = None, progress: Say = silent,
+             warn: Say = warned) -> Evaluation:
     """Compare a checkpoint with other methods on problems that it did not learn from.
 
     `data` is a data set (None: the shipped ones) or, with `form` (a name in the table of formats), files of that
     format. Only `device` is evaluated (None: all); with `form` it adds facts that the files lack. `checkpoint` is a
     folder or a name (None: the shipped one for such data). With `live`, the proposals for `problems` (a named set, a
-    file, or several problems) are measured now on `device`. `methods` and `by_feature` are options of
-    `EvaluationRequest`. `warn` receives notes that the user should see. Raises MisuseError, DeviceError.
+    file, or several problems) are measured now on `device`. `methods` is an option of `EvaluationRequest`. `warn`
+    receives notes that the user should see. Raises MisuseError, DeviceError.
     """
     from seqtune.data.formats.dataset_file import is_shipped
 
@@ -50,7 +50,7 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     request = EvaluationRequest(
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
         queries=_queries(problems, device) if live and device is not None else None,
-        by_feature=by_feature, protect_held_out=form is None and is_shipped(data))
+        protect_held_out=form is None and is_shipped(data))
     return Evaluation(tuple(learning_of(model).evaluate(model, dataset, request, progress, warn)))
 
 
@@ -82,11 +82,10 @@ def _queries(problems: object, device: Device | str) -> tuple[tuple[Problem, Dev
 def read_measurements(data: str | Path | None) -> Dataset:
     """Read a data set of measurements. Raises MisuseError where it holds another tuner's choices instead."""
     from seqtune.data.formats.dataset_file import read_dataset
-    from seqtune.data.labels import holds_labels
 
     dataset = read_dataset(data)
-    if holds_labels(dataset):
-        raise MisuseError(f"{data} holds another tuner's choices (labels), not measurements to search among; "
+    if dataset.holds_labels:
+        raise MisuseError(f"{data} holds MIOpen's labels, not measurements to search among; "
                           "`seqtune train` learns from labels, and `seqtune evaluate` evaluates on them")
     return dataset
 

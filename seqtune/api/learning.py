@@ -161,4 +161,4 @@ def check_learns(model: Checkpoint, dataset: Dataset, checkpoint: str | Path | N
     """Check that the kind of a model learns from data like these. Raises MisuseError."""
     if not learning_of(model).learns_from(dataset):
         raise MisuseError(f"the checkpoint {checkpoint} does not fit {data or 'the shipped data'}: "
-                          "measured times and another tuner's choices need different kinds of models")
+                          "times and choices, or MIOpen's labels, need models of their own")

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from seqtune.data.journal.journal import Journal
-from seqtune.data.labels import holds_labels
 from seqtune.data.machines import named_devices
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
@@ -134,8 +133,8 @@ def _dataset(source: str | Path) -> Measurements:
     from seqtune.data.formats.dataset_file import read_dataset
 
     data = read_dataset(None if str(source) == "shipped" and not Path(source).exists() else source)
-    if holds_labels(data):
-        raise MisuseError(f"{source} holds another tuner's choices (labels), not measured times to report on")
+    if data.holds_labels:
+        raise MisuseError(f"{source} holds MIOpen's labels, not measured times to report on")
     if not len(data):
         raise MisuseError(f"the data set {source} holds no records")
     keys = list(dict.fromkeys(data.rows["device"]))

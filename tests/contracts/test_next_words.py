@@ -24,24 +24,15 @@ CONVOLUTIONS = tuple(Problem.make("conv2d", c=c, h=14, w=14, k=k, r=1, s=1) for 
 
 
 @cache
-def choices() -> Checkpoint:
-    """The shipped model of choices."""
+def labelled() -> Checkpoint:
+    """The shipped model of labels."""
     return Checkpoint.load("miopen")
-
-
-def trees() -> NextWord[Any]:
-    """Its trees alone."""
-    learned = choices().choices
-    assert learned is not None
-    assert learned.trees is not None
-    return learned.trees.words(choices().vocabulary)
 
 
 SOURCES: dict[str, Callable[[], NextWord[Any]]] = {  # by the room and the name of the class
     "translator.NumpyTranslator": lambda: Checkpoint.load("default").next_word(),
-    "translator.NumpyTranslator with fixed words": lambda: choices().translator,
-    "choices.ChainWords": trees,
-    "sequence.Average": lambda: choices().next_word(),
+    "translator.NumpyTranslator with fixed words": lambda: labelled().translator,
+    "labels.LabelWords": lambda: labelled().next_word(),
 }
 
 
@@ -69,7 +60,7 @@ def opened(name: str) -> tuple[NextWord[Any], tuple[Task, ...]]:
     assert name_of(type(source)) == name.partition(" ")[0]
     if "llvm" in source.vocabulary.libraries:
         return source, tuple(Task.of(problem, device_of("llvm")) for problem in CONVOLUTIONS)
-    return source, tuple(choices().task(problem, device_of("miopen")) for problem in CONVOLUTIONS)
+    return source, tuple(labelled().task(problem, device_of("miopen")) for problem in CONVOLUTIONS)
 
 
 def after_first(source: NextWord[Any], tasks: Sequence[Task]) -> Longer:

@@ -15,10 +15,11 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.miopen.gpus import device
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
-from seqtune.predictor.choices.choice_trees import FILE as PACKED
-from seqtune.predictor.learning.choices.learning import ChoiceLearning
-from seqtune.predictor.learning.choices.whole_training import train_model
+from seqtune.predictor.labels.learned import FILE as PACKED
+from seqtune.predictor.labels.learning import LabelLearning
 from seqtune.predictor.learning.kinds import TrainingRequest, learner
+from seqtune.predictor.learning.times.options import label_options
+from seqtune.predictor.learning.times.recipe import Recipe
 from seqtune.predictor.predictors import cached_checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.label_toys import QUICK, WINOGRAD
@@ -36,13 +37,12 @@ def test_a_prediction_names_the_solver_and_its_parameters(label_checkpoint: Path
 
 def test_an_evaluation_scores_what_was_not_learned(label_checkpoint: Path, label_files: list[Path]) -> None:
     notes: list[str] = []
-    rows = evaluate(label_files, form="miopen", checkpoint=label_checkpoint, by_feature=True,
-                    warn=notes.append).to_json()["rows"]
+    rows = evaluate(label_files, form="miopen", checkpoint=label_checkpoint, warn=notes.append).to_json()["rows"]
     assert len(notes) == 1
     assert [(row["device"], row.get("solver")) for row in rows] == [
         ("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", "ConvBinWinogradRxSf2x3"),
         ("miopen:gfx900_56", "ConvBinWinogradRxSf2x3"), ("miopen:gfx906_60", None)]
-    assert {"n", "exact", "exact_top5", "per_parameter", "teacher_forced", "invalid", "parts"} <= rows[0].keys()
+    assert rows[0].keys() == {"device", "solver", "n", "exact", "exact_top5", "per_parameter"}
     assert rows[-1].keys() == {"device", "n", "top1", "share", "default_share"}
     assert json.dumps(rows)
 
@@ -53,14 +53,13 @@ def test_the_command_line_evaluates_miopens_files(
     asked = ["evaluate", "miopen", "--checkpoint", str(label_checkpoint)]
     rows = run(*asked, "--data", *map(str, label_files[:2]))["rows"]
     assert [row["solver"] for row in rows] == ["ConvMlirIgemmFwd", *["ConvBinWinogradRxSf2x3"] * 2]
-    assert all(row["invalid"] == 0 for row in rows)
     assert main([*asked, "--data", str(label_files[1]), "--data", str(label_files[2])]) == 0
     table = capsys.readouterr().out
     assert "exact_top5" in table
     assert "default_share" in table
     for wrong in (asked, [*asked, "--data", str(label_checkpoint / "none.db")],
                   [*asked, "--data", str(label_files[0]), "--live"],
-                  ["evaluate", str(label_files[0]), str(label_files[1])], ["evaluate", "--by"]):
+                  ["evaluate", str(label_files[0]), str(label_files[1])]):
         refused(*wrong)
 
 
@@ -69,26 +68,37 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
         label_data: Dataset, tmp_path: Path) -> None:
     label_data.write(tmp_path / "labels.parquet")
     data = Dataset.read(tmp_path / "labels.parquet")
-    assert isinstance(learner(data), ChoiceLearning)
+    assert isinstance(learner(data), LabelLearning)
     said: list[str] = []
-    model, report = ChoiceLearning(QUICK).train(data, TrainingRequest(epochs=1), None, said.append)
+    model, report = LabelLearning(QUICK).train(data, TrainingRequest(epochs=1), None, said.append)
     assert said == ["reading the labels", "growing trees"]
     assert report["epochs"] == 1
     assert isinstance(cached_checkpoint(model.save(tmp_path / "out")), Checkpoint)
 
 
 @pytest.mark.usefixtures("few_trees")
-def test_a_training_on_everything_is_scored_before_it_sees_what_is_held_out(
+def test_a_training_on_everything_leaves_nothing_to_evaluate_on(
         label_data: Dataset, label_files: list[Path], tmp_path: Path) -> None:
-    train_model(label_data, replace(QUICK, epochs=2), everything=True)[0].save(tmp_path / "out")
-    loaded = Checkpoint.load(tmp_path / "out")
-    rows = loaded.metrics["held_out"]
-    assert isinstance(rows, list)
-    assert [row.get("solver") for row in rows if isinstance(row, dict)] == [
-        "ConvMlirIgemmFwd", "ConvBinWinogradRxSf2x3", "ConvBinWinogradRxSf2x3", None]
-    assert "finished" in loaded.provenance
+    request = TrainingRequest(epochs=2, refit=True)
+    model, report = LabelLearning(QUICK).train(label_data, request, None, lambda step: None)
+    assert (report["labels"], report["timings"]) == (741, 200)
     with pytest.raises(MisuseError, match="learned from every problem"):
-        evaluate(label_files, form="miopen", checkpoint=tmp_path / "out")
+        evaluate(label_files, form="miopen", checkpoint=model.save(tmp_path / "out"))
+
+
+@pytest.mark.usefixtures("few_trees")
+def test_a_recipe_gives_all_options_of_a_training_on_labels(label_data: Dataset) -> None:
+    recipe = Recipe("mine.recipe.json", None, replace(QUICK, epochs=1, seed=7))
+    model, report = LabelLearning().train(label_data, TrainingRequest(recipe=recipe), None, lambda step: None)
+    assert report["epochs"] == 1
+    assert model.seed == 7
+    assert model.provenance["recipe"] == "mine.recipe.json"
+
+
+def test_the_shipped_labels_have_their_recipe() -> None:
+    recipe = Recipe.read("miopen")
+    assert recipe.needs_data
+    assert recipe.options == replace(label_options(), refit=True)
 
 
 def test_devices_told_by_the_user_are_evaluated_too(label_checkpoint: Path, label_files: list[Path],

@@ -130,8 +130,8 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
     assert (tmp_path / "out").read_text() == expected
 
     shipped = Checkpoint.load("miopen")
-    assert shipped.choices is not None
-    without, saved = (replace(shipped, choices=replace(shipped.choices, trees=None, tables=rows)).save(tmp_path / name)
+    assert shipped.labels is not None
+    without, saved = (replace(shipped, labels=replace(shipped.labels, chains=None, tables=rows)).save(tmp_path / name)
                       for name, rows in (("without", {}), ("saved", tables)))
     with pytest.raises(KernelError, match="--checkpoint"):
         export(tmp_path / "exported", "miopen-text", predictions=tmp_path / "predictions.jsonl", checkpoint=without)

@@ -8,38 +8,39 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.labels import Labels
-from seqtune.predictor.choices.inputs import plain_columns
-from seqtune.predictor.learning.choices.mixture_weights import by_device
-from seqtune.predictor.learning.choices.predictors import LabelPredictions
+from seqtune.kernels.operations.convnd import OPERATION
+from seqtune.predictor.labels.chains import Floats
+from seqtune.predictor.labels.evaluation import ValueIndices
+from seqtune.predictor.labels.labels import Labels, Queries
+from seqtune.predictor.sequence.source_columns import fact_columns
+
+from .validity import device_rows
 
 _Group = tuple[str, str]  # names of device and kernel
+_SIZED = ("batch", "read channels", "written channels", "read image", "written image", "filter")
+_NEAR = tuple(name for position in _SIZED for name in OPERATION.sentence[position])
+
+
+def _by_device(fitting: Mapping[str, Labels]) -> dict[_Group, Labels]:
+    """The labels of each kernel by device."""
+    return {(device, name): part for name, own in fitting.items() for device, part in own.by_device().items()}
 
 
 class Majority:
-    """Predicts the most frequent labels of the device and kernel; after true values, the most frequent next value."""
+    """Predicts the most frequent labels of the device and kernel."""
 
     def __init__(self, fitting: Mapping[str, Labels]) -> None:
         self._counts: dict[_Group, Counter[tuple[int, ...]]] = {
-            group: Counter(map(tuple, labels.value_indices.tolist())) for group, labels in by_device(fitting).items()}
+            group: Counter(map(tuple, labels.value_indices.tolist())) for group, labels in _by_device(fitting).items()}
 
-    def predict(self, labels: Labels, count: int) -> LabelPredictions:
+    def propose(self, labels: Labels, count: int) -> ValueIndices:
+        """Propose `count` labels for each."""
         proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
-        correct = np.zeros(labels.value_indices.shape, np.bool_)
-        for number, device in enumerate(labels.queries.devices):
-            rows = np.flatnonzero(labels.queries.device == number)
-            counts = self._counts.get((device.name, labels.kernel.name), Counter())
+        for device, rows in device_rows(labels).items():
+            counts = self._counts.get((device, labels.kernel.name), Counter())
             for rank, (label, _) in enumerate(counts.most_common(count)):
                 proposed[rows, rank] = label
-            following: dict[tuple[int, ...], Counter[int]] = {}
-            for label, times in counts.items():
-                for column, value in enumerate(label):
-                    following.setdefault(label[:column], Counter())[value] += times
-            most_frequent = {prefix: values.most_common(1)[0][0] for prefix, values in following.items()}
-            for row in rows:
-                label = tuple(labels.value_indices[row].tolist())
-                correct[row] = [most_frequent.get(label[:column]) == value for column, value in enumerate(label)]
-        return LabelPredictions(proposed, correct)
+        return proposed
 
 
 class NearestLabels:
@@ -54,8 +55,8 @@ class NearestLabels:
 
     def __init__(self, fitting: Mapping[str, Labels]) -> None:
         self._groups = {}
-        for group, labels in by_device(fitting).items():
-            points = plain_columns(labels.queries)
+        for group, labels in _by_device(fitting).items():
+            points = plain_columns(labels)
             scale = points.std(axis=0)
             scale[scale == 0] = 1.0
             self._groups[group] = (points / scale, scale, _words(labels), labels.value_indices)
@@ -64,7 +65,7 @@ class NearestLabels:
         """The row numbers of the nearest training labels on the device, nearest first: (row, min(most, labels))."""
         points, scale, words, _ = self._groups[device, labels.kernel.name]
         part = labels.take(rows)
-        queries, query_words = plain_columns(part.queries) / scale, _words(part)
+        queries, query_words = plain_columns(part) / scale, _words(part)
         square = (points**2).sum(axis=1)
         neighbours = []
         for begin in range(0, len(rows), self.block):
@@ -76,25 +77,29 @@ class NearestLabels:
             neighbours.append(np.take_along_axis(near, order, axis=1))
         return np.concatenate(neighbours)
 
-    def predict(self, labels: Labels, count: int) -> LabelPredictions:
+    def propose(self, labels: Labels, count: int) -> ValueIndices:
+        """Propose the labels of `count` near problems for each."""
         proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
-        for number, device in enumerate(labels.queries.devices):
-            rows = np.flatnonzero(labels.queries.device == number)
-            if not len(rows) or (device.name, labels.kernel.name) not in self._groups:
+        for device, rows in device_rows(labels).items():
+            if (device, labels.kernel.name) not in self._groups:
                 continue
-            training = self._groups[device.name, labels.kernel.name][3]
-            for row, near in zip(rows, self._neighbours(labels, device.name, rows, 4 * count), strict=True):
+            training = self._groups[device, labels.kernel.name][3]
+            for row, near in zip(rows, self._neighbours(labels, device, rows, 4 * count), strict=True):
                 distinct = list(dict.fromkeys(map(tuple, training[near].tolist())))[:count]
                 proposed[row, :len(distinct)] = distinct
-        return LabelPredictions(proposed, None)
+        return proposed
+
+
+def plain_columns(queries: Queries) -> Floats:
+    """Logarithms of the sizes of queries, (query, feature), from which the distance of problems is computed."""
+    facts = fact_columns(queries.pairs())
+    return np.stack([np.log2(np.nan_to_num(facts[name]) + 1) for name in _NEAR], axis=1).astype(np.float32)
 
 
 def _words(labels: Labels) -> NDArray[np.int64]:
     """Encode the direction, data type and layout of each label as one number, (label,)."""
-    queries = labels.queries.compact()
-    values, features = queries.problems.columns.values, queries.problems.columns.operation.by_name
-    number = np.zeros(len(queries.problems.problems), np.int64)
+    facts, number = fact_columns(labels.pairs()), np.zeros(len(labels), np.int64)
     for name in ("direction", "dtype", "layout"):
-        choices = features[name].choices
-        number = number * len(choices) + np.array([choices.index(word) for word in values[name].tolist()])
-    return number[queries.problem]
+        choices = OPERATION.by_name[name].choices
+        number = number * len(choices) + np.array([choices.index(word) for word in facts[name].tolist()])
+    return number

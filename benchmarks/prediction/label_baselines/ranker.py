@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.data.labels import Labels
-from seqtune.predictor.choices.classifier_chain import with_values
-from seqtune.predictor.choices.inputs import Floats, tree_columns
-from seqtune.predictor.learning.choices.predictors import LabelPredictions, ValueIndices, valid
+from seqtune.predictor.labels.chains import Floats, tree_columns, with_values
+from seqtune.predictor.labels.evaluation import ValueIndices
+from seqtune.predictor.labels.labels import Labels
 
 from .lookup import Majority, NearestLabels
+from .validity import valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TreeRankerOptions:
 class TreeRanker:
     """Boosted trees that classify configurations as the label of a query or a rival; one model per kernel.
 
-    As a LabelPredictor they choose among the labels of similar problems and the most frequent labels.
+    They choose among the labels of similar problems and the most frequent labels.
     """
 
     def __init__(self, fitting: Mapping[str, Labels], options: TreeRankerOptions) -> None:
@@ -47,7 +47,7 @@ class TreeRanker:
         if len(labels) > options.most:
             labels = labels.take(generator.choice(len(labels), options.most, replace=False))
         rivals = self.candidates(labels, options.rivals, without_first=True)
-        columns = tree_columns(labels.queries)
+        columns = tree_columns(labels.pairs())
         parts = [with_values(columns, labels.kernel, labels.value_indices)]
         wanted = [np.ones(len(labels))]
         for rank in range(rivals.shape[1]):
@@ -65,24 +65,25 @@ class TreeRanker:
         `without_first` leaves out the nearest problem, which in training is the problem itself.
         """
         half = count // 2
-        near = self._near.predict(labels, half + without_first).proposed[:, int(without_first):]
-        return np.concatenate([near, self._common.predict(labels, count - half).proposed], axis=1)
+        near = self._near.propose(labels, half + without_first)[:, int(without_first):]
+        return np.concatenate([near, self._common.propose(labels, count - half)], axis=1)
 
-    def predict(self, labels: Labels, count: int) -> LabelPredictions:
+    def propose(self, labels: Labels, count: int) -> ValueIndices:
+        """The `count` best candidates of each label."""
         candidates = self.candidates(labels, 40)
         scores = self._scores(labels, candidates)
         for rank in range(candidates.shape[1]):
-            scores[~valid(labels.kernel, labels.queries, candidates[:, rank]), rank] = -np.inf
+            scores[~valid(labels.kernel, labels, candidates[:, rank]), rank] = -np.inf
         for rank in range(1, candidates.shape[1]):  # keep the first of equal configurations
             scores[(candidates[:, :rank] == candidates[:, rank, None]).all(axis=2).any(axis=1), rank] = -np.inf
         best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
         proposed = np.take_along_axis(candidates, best[:, :, None], axis=1)
         proposed[np.take_along_axis(scores, best, axis=1) == -np.inf] = -1
-        return LabelPredictions(proposed, None)
+        return proposed
 
     def _scores(self, labels: Labels, candidates: ValueIndices) -> Floats:
         """The log-odds of each candidate, (label, candidate)."""
-        columns, model = tree_columns(labels.queries), self._models.get(labels.kernel.name)
+        columns, model = tree_columns(labels.pairs()), self._models.get(labels.kernel.name)
         scores = np.full(candidates.shape[:2], -30, np.float32)
         if model is None:
             return scores

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from seqtune.data.labels import SolverTimings
-from seqtune.predictor.choices.inputs import tree_columns
-from seqtune.predictor.learning.choices.scores import Entries, first_best
+from seqtune.predictor.labels.chains import tree_columns
+from seqtune.predictor.labels.labels import SolverTimings
 
 
 class TreeChoice:
@@ -25,20 +25,16 @@ class TreeChoice:
         if most is not None:
             chosen = np.random.default_rng(seed).permutation(len(timings))[:most]
             timings = timings.take(np.sort(chosen))
-        fastest = timings.solver[first_best(timings, -timings.seconds)]
         self.fitted_to = timings
-        self._solvers, wanted = np.unique(fastest, return_inverse=True)
-        self._names = timings.names
+        self._solvers, wanted = np.unique(timings.seconds.argmin(axis=1), return_inverse=True)
         boosting = Boosting("multi:softprob", rounds, depth=8, rate=0.2, threads=threads, seed=seed,
                             more={"num_class": max(2, len(self._solvers))})
-        self._model: Any = boosting.grow(tree_columns(timings.queries), wanted)
+        self._model: Any = boosting.grow(tree_columns(timings.pairs()), wanted)
 
-    def choose(self, timings: SolverTimings) -> Entries:
-        """The entry of the most probable solver among the timed solvers of each query, (query,)."""
-        timings = timings.named(self._names)
-        margins = np.asarray(self._model.inplace_predict(tree_columns(timings.queries), predict_type="margin"))
-        column = np.full(len(timings.names), -1)
-        column[self._solvers] = np.arange(len(self._solvers))
-        owner = np.repeat(np.arange(len(timings)), np.diff(timings.starts))
-        scores = np.where(column[timings.solver] >= 0, margins[owner, column[timings.solver]], -1e9)
-        return first_best(timings, scores)
+    def choose(self, timings: SolverTimings) -> NDArray[np.int64]:
+        """The most probable of the timed solvers of each query, (query,). The timings have the names of training."""
+        columns = tree_columns(timings.pairs())
+        margins = np.asarray(self._model.inplace_predict(columns, predict_type="margin"))
+        scores = np.full(timings.seconds.shape, -1e9)
+        scores[:, self._solvers] = margins[:, :len(self._solvers)]
+        return np.asarray(np.where(np.isfinite(timings.seconds), scores, -np.inf).argmax(axis=1))

@@ -73,9 +73,7 @@ class TimesLearning:
 
     def learns_from(self, data: Dataset) -> bool:
         """Return whether the data set holds measurements or choices, whatever their device, but not MIOpen's."""
-        from seqtune.data.labels import holds_labels
-
-        return not holds_labels(data)
+        return not data.holds_labels
 
     def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
               say: Say) -> tuple[Checkpoint, dict[str, Any]]:
@@ -143,8 +141,6 @@ class TimesLearning:
         from .baselines import ANALYTIC
         from .evaluation import METHODS, METHODS_OF_GPUS, OLD_NAMES, check_methods, evaluate
 
-        if request.by_feature:
-            raise MisuseError("--by is for another tuner's choices; for measurements name --methods")
         devices = data.devices.values() if request.queries is None else [device for _, device in request.queries]
         on_gpus = {device.backend for device in devices} <= set(BACKENDS)
         methods = ((METHODS_OF_GPUS if on_gpus else METHODS) if request.methods is None

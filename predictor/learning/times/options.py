@@ -67,3 +67,12 @@ def choice_options(seed: int = 0, threads: int = 2) -> TrainingOptions:
     """
     return TrainingOptions(epochs=12, patience=6, sentences=4, examples=1500, extra=8000, width=96, layers=2,
                            hidden=192, judge=96, confidence=False, trees=CHOICE_TREES, seed=seed, threads=threads)
+
+
+def label_options(seed: int = 0, threads: int = 2) -> TrainingOptions:
+    """The options for MIOpen's labels, of which 230,000 take 80 minutes on a busy core; the others are not read.
+
+    Gradients of kernels differ, so many small steps are better.
+    """
+    return TrainingOptions(epochs=18, batch=64, rate=1e-3, warm_up=0.03, average=0.999, tau=0.05, layers=2,
+                           decoder_layers=2, judge=0, save_every=1, seed=seed, threads=threads)

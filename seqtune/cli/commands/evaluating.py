@@ -20,8 +20,6 @@ def evaluate(
     files: Annotated[list[Path] | None, typer.Option(
         "--data", metavar="PATH...", show_default=False,
         help="Files of the format, or folders of them; --device adds facts of a device.")] = None,
-    by: Annotated[bool, typer.Option(
-        "--by", help="For another tuner's choices: also by direction and data type.")] = False,
     checkpoint: Trained = None,
     methods: Annotated[str | None, typer.Option(
         "--methods", help="Methods to compare, separated by commas: seqtune, transformer, trees, fixed, nearest, "
@@ -42,7 +40,7 @@ def evaluate(
     with progress.spinner() as say:
         result = api.evaluate(
             paths, form=form, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
-            problems=problems, device=device, by_feature=by, progress=say, warn=progress.note)
+            problems=problems, device=device, progress=say, warn=progress.note)
     answer(result.to_json()) if as_json else tables.evaluation(result.to_json()["rows"])
 
 

@@ -20,9 +20,8 @@ from tests.support.paths import ROOT
 
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
-    "hooks.huggingface", "hooks.inductor", "huggingface", "inductor", "predictor.learning.choices.examples",
-    "predictor.learning.choices.mixture_weights", "predictor.learning.choices.training",
-    "predictor.learning.choices.whole_training", "predictor.learning.times.adaptation.retraining",
+    "hooks.huggingface", "hooks.inductor", "huggingface", "inductor", "predictor.labels.training",
+    "predictor.learning.times.adaptation.retraining",
     "predictor.learning.times.loss", "predictor.learning.times.small.cross_validation",
     "predictor.learning.times.small.training", "predictor.learning.times.training", "predictor.training.state",
     "predictor.training.trainer", "predictor.training.unfinished", "predictor.translator.judge",

@@ -141,10 +141,10 @@ def convolutions(count: int) -> Iterator[tuple[Problem, Device]]:
         yield Problem.make("convnd", **features), device
 
 
-def check_choices(checkpoint: Checkpoint, predictor: CompiledPredictor, count: int) -> int:
-    """Compare the answers of a checkpoint of choices without its trees; the result is the number of solved problems."""
-    assert checkpoint.choices is not None
-    alone = replace(checkpoint, choices=replace(checkpoint.choices, trees=None))
+def check_labels(checkpoint: Checkpoint, predictor: CompiledPredictor, count: int) -> int:
+    """Compare the answers of a checkpoint of labels without its trees; the result is the number of solved problems."""
+    assert checkpoint.labels is not None
+    alone = replace(checkpoint, labels=replace(checkpoint.labels, chains=None))
     solved = 0
     for problem, device in convolutions(count):
         answers = predictor.propose(problem, device, 5)
@@ -220,19 +220,19 @@ def test_forests_that_are_left_out_for_their_size_do_not_count(mixed: Checkpoint
 
 @needs_compiler
 @pytest.mark.parametrize("options", [("-O1",), ("-O0", "-DSEQTUNE_PORTABLE")])
-def test_a_translator_of_choices_in_c_proposes_what_it_proposes_in_python(
+def test_a_translator_of_labels_in_c_proposes_what_it_proposes_in_python(
         chosen: Checkpoint, chosen_file: CFile, tmp_path: Path, options: tuple[str, ...]) -> None:
     assert "the translator; left out for their size: the boosted trees" in str(chosen_file.report["answers"])
-    assert check_choices(chosen, compiled(chosen_file, tmp_path, *options), 60) > 10
+    assert check_labels(chosen, compiled(chosen_file, tmp_path, *options), 60) > 10
 
 
 @needs_compiler
 @pytest.mark.slow
-def test_the_shipped_choices_in_c_are_those_of_its_translator(tmp_path: Path) -> None:
+def test_the_shipped_labels_in_c_are_those_of_its_translator(tmp_path: Path) -> None:
     checkpoint = Checkpoint.load("miopen")
     written = c_file(checkpoint)
     assert len(written.source) < LARGEST_SOURCE
-    assert check_choices(checkpoint, compiled(written, tmp_path, "-O0"), 60) > 10
+    assert check_labels(checkpoint, compiled(written, tmp_path, "-O0"), 60) > 10
 
 
 @needs_compiler
@@ -248,7 +248,7 @@ def test_random_structs_do_no_harm_to_trees(mixed_file: CFile, tmp_path: Path) -
 
 @needs_compiler
 @pytest.mark.parametrize("options", [("-O0",), ("-O0", "-DSEQTUNE_PORTABLE")])
-def test_random_structs_do_no_harm_where_choices_were_learned(chosen_file: CFile, tmp_path: Path,
+def test_random_structs_do_no_harm_where_labels_were_learned(chosen_file: CFile, tmp_path: Path,
                                                               options: tuple[str, ...]) -> None:
     check_random_structs(chosen_file, CHOSEN, tmp_path, options)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.data.queries import Queries
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.problem import Problem
@@ -24,7 +23,7 @@ PROBLEMS = [Problem.make("convnd", **KNOWN, h=55, w=56, direction="backward_data
 def test_columns_make_the_sentences_that_the_vocabulary_makes() -> None:
     vocabulary = Vocabulary.build([], [MI50, VEGA], listed="facts")
     pairs = [(problem, gpu) for gpu in (MI50, BARE, VEGA) for problem in PROBLEMS]
-    batch = SourceColumns.of(Queries.of(pairs), vocabulary).batch(np.arange(len(pairs)))
+    batch = SourceColumns.of(pairs, vocabulary).batch(np.arange(len(pairs)))
     wanted = SourceBatch.of([vocabulary.source(problem, gpu) for problem, gpu in pairs])
     for name in ("names", "words", "mask", "positions"):
         np.testing.assert_array_equal(getattr(batch, name), getattr(wanted, name), err_msg=name)

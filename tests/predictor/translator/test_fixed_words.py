@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from seqtune.data.labels import Labels
-from seqtune.data.queries import Queries
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.learning.choices.training import fixed_words
+from seqtune.predictor.labels.labels import Labels, Queries
+from seqtune.predictor.labels.training import FIXED_WORDS
 from seqtune.predictor.sequence.beam import beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
@@ -32,7 +31,7 @@ def translator(size: dict[str, int]) -> tuple[Translator, Vocabulary]:
     built = Vocabulary.build(KERNELS, gpus(), listed="facts")
     vocabulary = Vocabulary(built.names, built.words, built.targets, built.kernels)
     torch.manual_seed(0)
-    return Translator.of(vocabulary, **fixed_words(), **size), vocabulary
+    return Translator.of(vocabulary, **FIXED_WORDS, **size), vocabulary
 
 
 @pytest.mark.slow
@@ -52,7 +51,8 @@ def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> Non
     for task in tasks[1::8]:  # and one at a time
         beam_search_many(compared, [task], 4, 4)
     queries = solved(KERNELS[0], columns, gpus(), 50, generator)
-    Greedy(compared).predict(Labels(KERNELS[0], Queries.of(queries), np.zeros((len(queries), 8), np.int16)), 1)
+    Greedy(compared).predict(Labels(**vars(Queries.of(queries)), kernel=KERNELS[0],
+                                     value_indices=np.zeros((len(queries), 8), np.int16)))
     assert compared.compared > 5000
     assert compared.worst < 1e-4
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.labels import Labels
-from seqtune.data.queries import Queries
+from benchmarks.prediction.label_baselines.validity import valid
 from seqtune.kernels.kernel import Kernel
-from seqtune.predictor.learning.choices.predictors import Beam, LabelPredictions, ValueIndices, valid
+from seqtune.predictor.labels.evaluation import ValueIndices, propose
+from seqtune.predictor.labels.labels import Labels, Queries
 from seqtune.predictor.sequence.beam import Allowed, NextWord
 
 
@@ -23,16 +23,15 @@ class Greedy:
 
     def __init__(self, words: NextWord[Any]) -> None:
         self.words = words
-        self._beam = Beam(words, width=1)
 
-    def predict(self, labels: Labels, count: int) -> LabelPredictions:
-        """Propose one configuration for each label; `count` is ignored."""
-        parts = [labels.queries.take(rows) for rows in
+    def predict(self, labels: Labels, count: int = 1) -> ValueIndices:
+        """Propose one configuration for each label, (label, 1, parameter); `count` is ignored."""
+        parts = [labels.take(rows) for rows in
                  np.array_split(np.arange(len(labels)), len(labels) // 1024 + 1)]
         indices = np.concatenate([self._unchecked(labels.kernel, part) for part in parts])
-        rest = np.flatnonzero(~valid(labels.kernel, labels.queries, indices))
-        indices[rest] = self._beam.propose(labels.take(rest), 1)[:, 0]
-        return LabelPredictions(indices[:, None], None)
+        rest = np.flatnonzero(~valid(labels.kernel, labels, indices))
+        indices[rest] = propose(self.words, labels.take(rest), 1, 1)[:, 0]
+        return indices[:, None]
 
     def _unchecked(self, kernel: Kernel, queries: Queries) -> ValueIndices:
         vocabulary, hypotheses = self.words.vocabulary, np.arange(len(queries))

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.data.labels import Labels
-from seqtune.data.queries import Queries
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.membership import Membership
@@ -23,6 +21,7 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.labels.labels import Labels, Queries
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from tests.support.learning.greedy import Greedy
@@ -54,7 +53,7 @@ class RandomScores:
 def decoded(words: NextWord[Any], kernel: Kernel, pairs: Pairs, generator: np.random.Generator) -> Decodes:
     """Configurations decoded with all methods; only for the first SEARCHED pairs with beams."""
     no_labels = np.zeros((len(pairs), len(kernel.parameters)), np.int16)
-    proposed = Greedy(words).predict(Labels(kernel, Queries.of(pairs), no_labels), 1).proposed[:, 0]
+    proposed = Greedy(words).predict(Labels(**vars(Queries.of(pairs)), kernel=kernel, value_indices=no_labels))[:, 0]
     decodes = [(*pair, Configuration.of(kernel.name, {
         parameter.name: parameter.values[index] for parameter, index in zip(kernel.parameters, indices, strict=True)}))
         for pair, indices in zip(pairs, proposed.tolist(), strict=True) if min(indices) >= 0]

@@ -8,20 +8,24 @@ import tracemalloc
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save, save_file
 
 from seqtune.__main__ import main
+from seqtune.data.formats.miopen_import import read_files
 from seqtune.errors import CheckpointError
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
-from seqtune.predictor.choices.choice_trees import FILE as PACKED
-from seqtune.predictor.choices.choice_trees import unpacked
-from seqtune.predictor.learning.choices.predictors import Beam
+from seqtune.predictor.labels.evaluation import propose
+from seqtune.predictor.labels.labels import TIMED, read_solver_timings
+from seqtune.predictor.labels.learned import FILE as PACKED
+from seqtune.predictor.labels.learned import LearnedLabels, filter_of
 from seqtune.predictor.predictors import cached_checkpoint
-from seqtune.predictor.trees.forest import read_arrays
+from seqtune.predictor.trees.forest import read_arrays, read_packed
 from tests.support.label_toys import MLIR, Parts
+from tests.support.planted_labels import find_file
 
 
 def test_a_checkpoint_makes_the_same_proposals_after_it_was_saved(label_checkpoint: Path, tmp_path: Path,
@@ -29,7 +33,7 @@ def test_a_checkpoint_makes_the_same_proposals_after_it_was_saved(label_checkpoi
     loaded = Checkpoint.load(label_checkpoint)
     again = Checkpoint.load(loaded.save(tmp_path / "copy"))
     labels = label_parts[1][MLIR]
-    first, second = (Beam(checkpoint.next_word()).predict(labels, 5).proposed for checkpoint in (loaded, again))
+    first, second = (propose(checkpoint.next_word(), labels, 5) for checkpoint in (loaded, again))
     assert (first == second).all()
     assert cached_checkpoint(label_checkpoint).vocabulary == loaded.vocabulary
 
@@ -93,7 +97,7 @@ def test_trees_that_unpack_to_too_many_bytes_are_refused(tmp_path: Path) -> None
     (tmp_path / PACKED).write_bytes(zlib.compress(bytes(50_000_000)))
     tracemalloc.start()
     with pytest.raises(CheckpointError, match=r"trees\.zlib unpacks to more than"):
-        unpacked(tmp_path / PACKED, 1_000_000)
+        read_packed(tmp_path / PACKED, 1_000_000)
     assert tracemalloc.get_traced_memory()[1] < 20_000_000
     tracemalloc.stop()
 
@@ -121,3 +125,19 @@ def test_a_shipped_checkpoint_without_its_tables_or_trees_is_refused(tmp_path: P
     (copy / PACKED).mkdir()
     with pytest.raises(CheckpointError, match=r"trees\.zlib is not the file"):
         Checkpoint.load(copy)
+
+
+def test_what_was_learned_from_is_known_and_little_else() -> None:
+    hashes = np.random.default_rng(0).integers(0, 2**64, 5000, dtype=np.uint64)
+    learned = LearnedLabels(filter_of(hashes[:3000]))
+    assert learned.has_learned(hashes[:3000]).all()
+    assert learned.has_learned(hashes[3000:]).mean() < 0.03
+    assert len(learned.seen) <= 2 * 3000
+    assert not LearnedLabels(filter_of(np.zeros(0, np.uint64))).has_learned(hashes).any()
+
+
+def test_who_has_learned_a_problems_times_has_not_learned_its_labels(tmp_path: Path) -> None:
+    timings = read_solver_timings(read_files([find_file(tmp_path)])[0])
+    learned = LearnedLabels(filter_of(timings.hashes ^ TIMED))
+    assert learned.has_learned(timings.hashes ^ TIMED).all()
+    assert learned.has_learned(timings.hashes).mean() < 0.1

@@ -1,0 +1,1 @@
+"""Labels: what MIOpen's tuner chose, learned by a translator and, beside it, chains of boosted trees."""
