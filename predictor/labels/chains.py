@@ -105,7 +105,7 @@ def grow(labels: Sequence[Labels], threads: int = 2, seed: int = 0) -> Chains:
     groups: dict[object, list[Labels]] = {}
     for own in filter(len, labels):
         groups.setdefault(own.kernel.parameters if len(own) < SMALL else own.kernel.name, []).append(own)
-    # 225 rounds, or deeper trees, gain nothing; 150 rounds gain 0.01, and a checkpoint is larger
+    # 225 rounds, or deeper trees, gain nothing; 150 gain 0.01, and a checkpoint is larger
     usual = Boosting("", rounds=90, depth=6, rate=0.11, columns=0.55, threads=threads, seed=seed)
     shallow = replace(usual, rounds=50, depth=4, rate=0.15)
     chains: Chains = {}
@@ -113,8 +113,7 @@ def grow(labels: Sequence[Labels], threads: int = 2, seed: int = 0) -> Chains:
         first = group[0]
         is_wide = max(len(np.unique(column)) for column in first.value_indices.T) > WIDE
         if is_wide or len(first) < SMALL:
-            boosting = shallow if is_wide else usual
-            chains |= {(ANY, chain.kernel.name): chain for chain in Chain.fit(group, boosting)}
+            chains |= {(ANY, own.kernel.name): own for own in Chain.fit(group, shallow if is_wide else usual)}
         else:
             chains |= {(device, first.kernel.name): Chain.fit([part], usual)[0]
                        for device, part in first.by_device().items()}
