@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seqtune.data.journal.journal import Journal, default_path
 from seqtune.data.record import TOGETHER, VERIFIED, Measurement, Record, Status
@@ -22,11 +23,10 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 
-from .measuring.comparison import faster_than
-from .measuring.verdicts import is_of_machine
-from .measuring.verification import RULE, Verdict, decide
-from .run.finals import fastest_finalist
 from .stand_ins import default_and_stand_ins
+
+if TYPE_CHECKING:
+    from .measuring.verification import Verdict
 
 FINAL = "final"  # Record.run of a search's finals, whose records have the session of their comparison
 RUNS = {VERIFIED: "verified", FINAL: "of the finals"}  # runs that compare, as an attribute of the winner
@@ -92,11 +92,15 @@ def remembered_winners(problems: Iterable[Problem], device: Device,
 
 def _winner(journal: Journal, problem: Problem, device: Device) -> Remembered | None:
     """The winner of a problem's comparisons, or None."""
+    compared = [record for run in RUNS for record in journal.records(problem, device.key, run)]
+    if not compared:
+        return None
+    from .measuring.verdicts import is_of_machine  # with all that measures, which other predictions need not load
+
     sessions: dict[str, list[Record]] = {}
-    for run in RUNS:
-        for record in journal.records(problem, device.key, run):
-            if is_of_machine(record, device):
-                sessions.setdefault(record.session, []).append(record)
+    for record in compared:
+        if is_of_machine(record, device):
+            sessions.setdefault(record.session, []).append(record)
     if not sessions:
         return None
     try:
@@ -118,6 +122,8 @@ def _winner(journal: Journal, problem: Problem, device: Device) -> Remembered | 
 
 def _of_session(records: Sequence[Record], task: Task) -> Remembered | None:
     """The winner of the records of one comparison; None if nothing was compared."""
+    from .measuring.verification import decide
+
     measurements = {record.configuration: record.measurement for record in records}
     run = records[-1].run
     paired = [record.configuration for record in records if run == FINAL or record.stage == TOGETHER]
@@ -129,6 +135,10 @@ def _of_session(records: Sequence[Record], task: Task) -> Remembered | None:
 
 def _of_finals(verdict: Verdict) -> Verdict:
     """The verdict with the fastest finalist as its winner, whether or not its lead over the default is significant."""
+    from .measuring.comparison import faster_than
+    from .measuring.verification import RULE
+    from .run.finals import fastest_finalist
+
     fastest, default, seconds = fastest_finalist(verdict.measurements), verdict.default, verdict.typical
     if fastest is None or default not in seconds:
         return verdict

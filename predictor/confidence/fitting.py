@@ -24,7 +24,8 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 from ..device_identity import identity
 from ..proposing import Proposals
 from ..say import Say, silent
-from ..trees.cost_trees import WORST, Trees, TreesOptions
+from ..trees.cost_trees import Trees, TreesOptions
+from ..trees.forest import WORST
 from ..trees.ranker import PROPOSALS
 from .losses import LEAST_TASKS as LEAST_LEARNED
 from .losses import LossTrees, columns_of

@@ -20,8 +20,7 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.features import features
 
 from ..proposing import Proposals
-from ..trees.cost_trees import WORST
-from ..trees.forest import Forest
+from ..trees.forest import WORST, Forest
 from ..trees.ranker import Ranker
 from .observations import Expected, observe
 from .shrunken_trees import ShrunkenTrees

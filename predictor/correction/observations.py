@@ -12,7 +12,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.features import features
 
-from ..trees.cost_trees import WORST
+from ..trees.forest import WORST
 from ..trees.ranker import Ranker
 
 MAX_ROWS = 800  # measurements that are fitted, so that a fit takes a fraction of a second

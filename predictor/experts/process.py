@@ -31,8 +31,8 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.features import own_features
 
-from ..trees.cost_trees import WORST
 from ..trees.feature_table import feature_table
+from ..trees.forest import WORST
 
 MOST_ROWS = 3000  # measured in a whole training: the time of a fit grows with their cube
 SHARED, BY_TASK, OFFSET, NOISE = 0.37, 0.22, 0.22, 0.018  # variances: of all tasks, by task, a task's offset, noise

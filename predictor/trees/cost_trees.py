@@ -29,13 +29,13 @@ from seqtune.tuner.measuring.deadline import Deadline
 from ..option_bounds import Count, Number, Positive, Share
 from ..say import Say, silent
 from .choice_rows import NAT, ChoiceObjective, ChoiceRows, choice_rows
+from .forest import WORST
 
 if TYPE_CHECKING:
     import xgboost
 
     from seqtune.kernels.task import Floats, MeasuredTask
 
-WORST = 2.5  # larger log ratios of times count as this: differences among slow configurations do not matter
 # Largest share of all weight that a leaf needs. XGBoost gives no value at all to a tree of less weight than that, so
 # a kernel of which a few slow rows are known would count as the fastest. A tree has about `subsample` of the weight.
 ROOT = 0.25

@@ -26,6 +26,7 @@ from seqtune.errors import CheckpointError
 from .descent import NODE, Nodes, add_trees
 
 Floats = NDArray[np.float32]
+WORST = 2.5  # larger log ratios of times count as this: differences among slow configurations do not matter
 MAX_NODES = 50_000_000
 LARGEST_FILE = 500_000_000  # bytes
 MAX_DEPTH = 64

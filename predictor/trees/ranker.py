@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,11 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.cost_models.features import FeatureList
 
-from .cost_trees import Trees
 from .feature_table import feature_table
 from .forest import Forest, read_arrays, read_forest
+
+if TYPE_CHECKING:
+    from .cost_trees import Trees
 
 PROPOSALS = 16  # number of the beam's proposals that are ordered; 32 gain 0.0006 in share and cost more time
 TAU = 0.01  # 1 % slower is e times less probable

@@ -8,7 +8,8 @@ import numpy as np
 
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask
-from seqtune.predictor.trees.cost_trees import WORST, Trees, TreesOptions
+from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
+from seqtune.predictor.trees.forest import WORST
 from tests.support.synthetic import DIRECT, WIDE, problems, seconds
 from tests.support.tasks import task_of
 
