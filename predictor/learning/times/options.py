@@ -35,7 +35,7 @@ class TrainingOptions:
     teacher: bool = True  # whether trees estimate times that were not measured; else only measured rows count
     confidence: bool = True  # whether to estimate how sure proposals are, which fits trees up to seven times
     trust: Share = 1.0  # weight of a measured time against the teacher's estimate; 1 suits accurate times
-    extra: Number = 5000  # sampled problems whose times the teacher estimates, each on one device; odd sizes need many
+    extra: Number = 0  # sampled problems whose times the teacher estimates, each on one device
     examples: Count = 3000  # of an epoch; the rest beside the measured problems are sampled ones
     measured: Share = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have
     #                         rarer sizes
