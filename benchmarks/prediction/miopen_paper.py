@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from seqtune.data.formats.table import find_files
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.labels.labels import read_solver_timings
-    from seqtune.predictor.labels.training import train
+    from seqtune.predictor.learning.labels.training import train
     from seqtune.predictor.learning.times.options import label_options
 
     parser = OneLineParser(__doc__)

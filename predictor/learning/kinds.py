@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # What a checkpoint learns from -> "module:attribute" of a class without arguments that follows `Learning`
 LEARNINGS: dict[str, str] = {
     "times": "seqtune.predictor.learning.times.learning:TimesLearning",
-    "labels": "seqtune.predictor.labels.learning:LabelLearning",
+    "labels": "seqtune.predictor.learning.labels.learning:LabelLearning",
 }
 
 

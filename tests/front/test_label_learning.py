@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,8 @@ from seqtune.kernels.miopen.gpus import device
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.labels.learned import FILE as PACKED
-from seqtune.predictor.labels.learning import LabelLearning
 from seqtune.predictor.learning.kinds import TrainingRequest, learner
-from seqtune.predictor.learning.times.options import label_options
-from seqtune.predictor.learning.times.recipe import Recipe
+from seqtune.predictor.learning.labels.learning import LabelLearning
 from seqtune.predictor.predictors import cached_checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.label_toys import QUICK, WINOGRAD
@@ -84,21 +81,6 @@ def test_a_training_on_everything_leaves_nothing_to_evaluate_on(
     assert (report["labels"], report["timings"]) == (741, 200)
     with pytest.raises(MisuseError, match="learned from every problem"):
         evaluate(label_files, form="miopen", checkpoint=model.save(tmp_path / "out"))
-
-
-@pytest.mark.usefixtures("few_trees")
-def test_a_recipe_gives_all_options_of_a_training_on_labels(label_data: Dataset) -> None:
-    recipe = Recipe("mine.recipe.json", None, replace(QUICK, epochs=1, seed=7))
-    model, report = LabelLearning().train(label_data, TrainingRequest(recipe=recipe), None, lambda step: None)
-    assert report["epochs"] == 1
-    assert model.seed == 7
-    assert model.provenance["recipe"] == "mine.recipe.json"
-
-
-def test_the_shipped_labels_have_their_recipe() -> None:
-    recipe = Recipe.read("miopen")
-    assert recipe.needs_data
-    assert recipe.options == replace(label_options(), refit=True)
 
 
 def test_devices_told_by_the_user_are_evaluated_too(label_checkpoint: Path, label_files: list[Path],

@@ -12,8 +12,8 @@ import numpy as np
 from seqtune.predictor.labels.chains import Chain
 from seqtune.predictor.labels.evaluation import Propose, propose
 from seqtune.predictor.labels.labels import Labels, SolverTimings
-from seqtune.predictor.labels.training import vocabulary_of
 from seqtune.predictor.labels.words import LabelWords
+from seqtune.predictor.learning.labels.training import vocabulary_of
 from seqtune.predictor.sequence.beam import Allowed, Scores
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.tuner.cost_models.boosting import Boosting

@@ -20,7 +20,7 @@ from tests.support.paths import ROOT
 
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
-    "hooks.huggingface", "hooks.inductor", "huggingface", "inductor", "predictor.labels.training",
+    "hooks.huggingface", "hooks.inductor", "huggingface", "inductor", "predictor.learning.labels.training",
     "predictor.learning.times.adaptation.retraining",
     "predictor.learning.times.loss", "predictor.learning.times.small.cross_validation",
     "predictor.learning.times.small.training", "predictor.learning.times.training", "predictor.training.state",

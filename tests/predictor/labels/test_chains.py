@@ -15,8 +15,8 @@ from seqtune.predictor.labels import chains as module
 from seqtune.predictor.labels.chains import ANY, TREE_FEATURES, Chain, grow, tree_columns
 from seqtune.predictor.labels.evaluation import propose, score_labels
 from seqtune.predictor.labels.labels import Queries, read_solver_timings
-from seqtune.predictor.labels.training import FIXED_WORDS, vocabulary_of
 from seqtune.predictor.labels.words import LabelWords
+from seqtune.predictor.learning.labels.training import FIXED_WORDS, vocabulary_of
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
 from seqtune.predictor.trees.forest import Forest

@@ -9,7 +9,7 @@ import torch
 from seqtune.kernels.miopen.solver import SOLVERS, find_solver
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.labels.labels import Labels, Queries
-from seqtune.predictor.labels.training import FIXED_WORDS
+from seqtune.predictor.learning.labels.training import FIXED_WORDS
 from seqtune.predictor.sequence.beam import beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator

@@ -10,13 +10,13 @@ from typing import Any
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 
-from ..checkpoint import Checkpoint
-from ..learning.kinds import EvaluationRequest, TrainingRequest
-from ..learning.times.options import TrainingOptions, label_options
-from ..say import Say
-from ..translator.threads import one_thread
-from .evaluation import Row, choose, propose, score_labels, score_solvers
-from .labels import TIMED, read_labels, read_solver_timings
+from ...checkpoint import Checkpoint
+from ...labels.evaluation import Row, choose, propose, score_labels, score_solvers
+from ...labels.labels import TIMED, read_labels, read_solver_timings
+from ...say import Say
+from ...translator.threads import one_thread
+from ..kinds import EvaluationRequest, TrainingRequest
+from ..times.options import TrainingOptions, label_options
 
 
 class LabelLearning:

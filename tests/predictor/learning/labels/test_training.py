@@ -16,7 +16,7 @@ from seqtune.errors import FormatError
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.labels.evaluation import LabelRow, propose, score_labels
 from seqtune.predictor.labels.labels import SolverTimings, read_solver_timings
-from seqtune.predictor.labels.training import FIXED_WORDS, train_network
+from seqtune.predictor.learning.labels.training import FIXED_WORDS, train_network
 from seqtune.predictor.sequence.beam import NextWord
 from seqtune.predictor.training.progress import Progress
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator

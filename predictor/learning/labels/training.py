@@ -24,19 +24,19 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import BACKEND
 
-from ..checkpoint import Checkpoint
-from ..learning.times.options import TrainingOptions
-from ..say import Say, silent
-from ..sequence.source_columns import SourceColumns
-from ..sequence.source_facts import own_facts
-from ..sequence.vocabulary import BEGIN, Vocabulary, Words
-from ..training.progress import OnProgress
-from ..training.state import OUTSIDE, describe
-from ..training.trainer import Course, fit
-from ..translator.translator import Choices, Source, Translator
-from .chains import grow
-from .labels import TIMED, Labels, SolverTimings, read_labels, read_solver_timings
-from .learned import LearnedLabels, filter_of
+from ...checkpoint import Checkpoint
+from ...labels.chains import grow
+from ...labels.labels import TIMED, Labels, SolverTimings, read_labels, read_solver_timings
+from ...labels.learned import LearnedLabels, filter_of
+from ...say import Say, silent
+from ...sequence.source_columns import SourceColumns
+from ...sequence.source_facts import own_facts
+from ...sequence.vocabulary import BEGIN, Vocabulary, Words
+from ...training.progress import OnProgress
+from ...training.state import OUTSIDE, describe
+from ...training.trainer import Course, fit
+from ...translator.translator import Choices, Source, Translator
+from ..times.options import TrainingOptions
 
 OPERATION = "convnd"  # of every label
 FIXED_WORDS = {"quantities": 0, "facts": len(own_facts(OPERATION))}  # target words are fixed, facts share positions
