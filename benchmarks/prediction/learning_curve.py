@@ -248,7 +248,7 @@ def run(given: argparse.Namespace) -> None:
     check_ready(given.out)
     recipe = Recipe.read(given.recipe)
     options = replace(recipe.options, epochs=given.epochs or recipe.options.epochs,
-                      threads=given.threads or recipe.options.threads)
+                      threads=given.threads or recipe.options.threads, extra=max([1, *given.extra]))
     work: Path = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "learning_curve"
     finished, end = Finished(work, Deadline(60 * given.minutes)), time.monotonic() + 60 * given.minutes
     material = Material.of(options)

@@ -24,7 +24,7 @@ from seqtune.predictor.learning.times.examples import vocabulary_of
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.forest import LARGEST_FILE, Forest, read_arrays
-from seqtune.predictor.trees.ranker import PROPOSALS, TAU, Ranker
+from seqtune.predictor.trees.ranker import PROPOSALS, Ranker
 from seqtune.tuner.cost_models.features import features
 from tests.support.learning.translators import small_translator
 from tests.support.synthetic import data, registered
@@ -63,9 +63,8 @@ def test_what_trees_expect_to_be_faster_comes_first_and_nothing_is_lost() -> Non
         assert sum(one.probability or 0 for one in after) == pytest.approx(sum(one.probability or 0 for one in before))
         expected = _said(measured)
         numbers = [measured.task.number(one.configuration) for one in before]
-        wanted = {one.configuration: (one.log_probability or 0) - expected[number] / TAU
-                  for one, number in zip(before, numbers, strict=True)}
-        assert [one.configuration for one in after] == sorted(wanted, key=lambda one: -wanted[one])
+        wanted = {one.configuration: (expected[number], number) for one, number in zip(before, numbers, strict=True)}
+        assert [one.configuration for one in after] == sorted(wanted, key=lambda one: wanted[one])
         assert made().propose([measured.task], 3) == [after[:3]]
         moved += after[0].configuration != before[0].configuration
     assert moved, "an untrained translator is put right somewhere"
