@@ -89,6 +89,13 @@ class Task:
         return ((space, slice(int(begin), int(end)))
                 for space, begin, end in zip(self.spaces, self.begins, self.ends, strict=True))
 
+    def by_space(self, numbers: Numbers) -> Iterator[tuple[SearchSpace, Numbers, Numbers]]:
+        """The spaces that hold some of these configurations, with their indices among `numbers` and their rows."""
+        for space, part in self.parts():
+            indices = ((numbers >= part.start) & (numbers < part.stop)).nonzero()[0]
+            if len(indices):
+                yield space, indices, numbers[indices] - part.start
+
     def number(self, configuration: Configuration) -> int:
         """The number of a configuration. Raises ConfigurationError with the reason if it is in no space."""
         for space, part in self.parts():

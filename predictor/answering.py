@@ -63,7 +63,7 @@ class Answering:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know: that no measurement of the GPU, of the kernels or of such sizes was used."""
+        """Warnings that no measurement of the GPU, of the kernels or of such sizes was used; empty without any."""
         return self.predictor.notes(self.task)
 
     @property

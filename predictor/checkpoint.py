@@ -250,15 +250,15 @@ class Checkpoint:
                 and device.name not in self._trained_on and chip_of(device) not in _chips(self._trained_on))
 
     def notes(self, task: Task) -> tuple[str, ...]:
-        """On what an answer does not rest: measurements of the GPU's chip, times of the kernels, or such sizes."""
+        """Lines that say on what an answer does not rest: the GPU's chip, times of the kernels, or such sizes."""
         notes, device = [NEW_GPU] if self.is_new(task.device) else [], task.device
         if isinstance(self.estimator, ConfidenceModel):
-            timed = frozenset(known.partition(" ")[0] for known in self.estimator.devices)
             if self.estimator.lacks_times(task.kernels):
                 notes.append(CHOICES_OF_KERNELS)
-            elif (device.backend in BACKENDS and not notes and device.name not in timed
-                  and chip_of(device) not in _chips(timed)):
-                notes.append(CHOICES_ON_CHIP)
+            elif device.backend in BACKENDS and not notes:
+                timed = frozenset(known.partition(" ")[0] for known in self.estimator.devices)
+                if device.name not in timed and chip_of(device) not in _chips(timed):
+                    notes.append(CHOICES_ON_CHIP)
         beyond = self.largest.note(task) if device.backend in BACKENDS else ""
         return (*notes, beyond) if beyond else tuple(notes)
 
@@ -308,7 +308,7 @@ class Checkpoint:
 
     @cached_property
     def experts(self) -> tuple[Expert, ...]:
-        """Those that have an opinion on configurations; their plain mean counts."""
+        """The trees, the judge and the processes, as far as it has them; their plain mean counts."""
         return tuple(expert for expert in (self.ranker, self.judge, self.processes) if expert is not None)
 
     def expected(self, task: Task, numbers: Numbers) -> Floats:

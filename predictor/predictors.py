@@ -78,7 +78,7 @@ class TaskPredictor(Predictor, Protocol):
         ...
 
     def notes(self, task: Task) -> tuple[str, ...]:
-        """What a user should know of its answer: on what it does not rest, each in a line."""
+        """Lines for the user that say on what its answer does not rest; empty without any."""
         ...
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:

@@ -81,12 +81,10 @@ class Correction:
     def changes(self, task: Task, numbers: Numbers) -> Floats:
         """The correction of configurations, given by their numbers: (configuration,)."""
         changes = np.zeros(len(numbers))
-        for space, part in task.parts():
+        for space, indices, rows in task.by_space(numbers):
             name = space.kernel.name
-            indices = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
-            if len(indices) and name in self.forests:
-                table = features(space, numbers[indices] - part.start, self.ranker.listed)
-                changes[indices] = self.forests[name].margins(table)[:, 0]
+            if name in self.forests:
+                changes[indices] = self.forests[name].margins(features(space, rows, self.ranker.listed))[:, 0]
         return changes
 
     def _joined(self, proposals: Proposals, seconds: Floats) -> Proposals:

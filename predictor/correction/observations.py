@@ -77,14 +77,13 @@ def observe(ranker: Ranker, measured: Sequence[MeasuredTask], expected: Expected
         numbers = spread_rows(task.seconds, count)
         kept = np.zeros(len(numbers), np.bool_)
         parts = []
-        for space, part in task.task.parts():
-            own = (numbers >= part.start) & (numbers < part.stop)
-            if own.any() and space.kernel.name in ranker.forests:
-                kept |= own
-                parts.append((space, part.start, own))
+        for space, own, own_rows in task.task.by_space(numbers):
+            if space.kernel.name in ranker.forests:
+                kept[own] = True
+                parts.append((space, own, own_rows))
         position = begin - 1 + np.cumsum(kept)
-        for space, start, own in parts:
-            tables.setdefault(space.kernel.name, []).append(features(space, numbers[own] - start, ranker.listed))
+        for space, own, own_rows in parts:
+            tables.setdefault(space.kernel.name, []).append(features(space, own_rows, ranker.listed))
             rows.setdefault(space.kernel.name, []).append(position[own])
         numbers = numbers[kept]
         if len(numbers):

@@ -15,7 +15,7 @@ from .expert import Expert
 
 @dataclass(frozen=True, eq=False)
 class Opinions:
-    """What experts say about configurations of a task."""
+    """The opinions of experts on configurations of a task."""
 
     slowness: Floats  # (configuration,) the mean of log(time / best time); NaN if no expert knows all configurations
     by_expert: Mapping[str, Floats]  # (configuration, member) the same by each expert that knows them

@@ -47,7 +47,7 @@ ARRAYS: Mapping[str, type] = {  # with their types
 
 
 class ProcessFields(BaseModel):
-    """What a process has beside its arrays, in seqtune.json."""
+    """The fields of a process in seqtune.json, beside its arrays."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -163,17 +163,15 @@ class Processes:
         return cls(fitted) if fitted else None
 
     def opinion(self, task: Task, numbers: Numbers) -> Floats | None:
-        """What `Expert` asks; None if a configuration is of a kernel without a process.
+        """The slowness, with one member, as an `Expert` gives it; None if a configuration's kernel has no process.
 
         Raises CheckpointError for a process of other features.
         """
         slowness = np.full((len(numbers), 1), np.nan)
-        for space, part in task.parts():
-            own = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
-            if len(own) and space.kernel.name not in self.by_kernel:
+        for space, own, rows in task.by_space(numbers):
+            if space.kernel.name not in self.by_kernel:
                 return None
-            if len(own):
-                slowness[own, 0] = self.by_kernel[space.kernel.name].slowness(space, numbers[own] - part.start)
+            slowness[own, 0] = self.by_kernel[space.kernel.name].slowness(space, rows)
         return slowness if np.isfinite(slowness).all() else None
 
     @property

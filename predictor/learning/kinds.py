@@ -41,7 +41,7 @@ class ResultRow(Protocol):
 
 
 class GivenOptions(Protocol):
-    """All options of a training from measured times: `predictor.learning.times.recipe.Recipe`."""
+    """All options of a training: `predictor.learning.times.recipe.Recipe`."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class TrainingRequest:
     deadline: Deadline | None = None  # of a retraining
     force: bool = False  # train on data that look like noise
     protect_held_out: bool = False  # do not learn from problems near a held-out one; else the held-out one is not used
-    recipe: GivenOptions | None = None  # all options of a training from measured times; then `seed` is the recipe's
+    recipe: GivenOptions | None = None  # all options of a training; then `seed` is the recipe's
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class NumpyJudge:
         return estimates
 
     def opinion(self, task: Task, numbers: Numbers) -> NDArray[np.float64]:
-        """What `Expert` asks: the estimates, as one member."""
+        """The estimates with one member, as an `Expert` gives them."""
         return self.slowness(task, numbers).astype(np.float64)[:, None]
 
     def _combined(self, task: Task, numbers: Numbers, vectors: Floats) -> Floats:
@@ -62,15 +62,13 @@ class NumpyJudge:
         vocabulary = self._translator.vocabulary
         sums = np.empty((len(numbers), vectors.shape[1]), np.float32)
         added = np.empty((len(numbers), len(self._bias)), np.float32)
-        for space, part in task.parts():
-            chosen = ((numbers >= part.start) & (numbers < part.stop)).nonzero()[0]
-            if len(chosen):
-                name, rows = space.kernel.name, numbers[chosen] - part.start
-                indices, quantities = ResolvedByRow(space, vocabulary).complete(rows)
-                words, weight = self._of_kernel(name, tuple(indices))
-                chosen_words = words[np.arange(words.shape[0]), space.rows[rows]]  # (configuration, parameter)
-                sums[chosen] = np.add.reduce(vectors[chosen_words], axis=1) + vectors[vocabulary.kernel(name)]
-                added[chosen] = weight.multiply(resolved_numbers(quantities))
+        for space, chosen, rows in task.by_space(numbers):
+            name = space.kernel.name
+            indices, quantities = ResolvedByRow(space, vocabulary).complete(rows)
+            words, weight = self._of_kernel(name, tuple(indices))
+            chosen_words = words[np.arange(words.shape[0]), space.rows[rows]]  # (configuration, parameter)
+            sums[chosen] = np.add.reduce(vectors[chosen_words], axis=1) + vectors[vocabulary.kernel(name)]
+            added[chosen] = weight.multiply(resolved_numbers(quantities))
         self._words.add_to(added, sums)
         return added
 

@@ -88,12 +88,11 @@ class Ranker:
     def members(self, task: Task, numbers: Numbers) -> NDArray[np.float32]:
         """Predict with each forest of the ensemble, of which `slowness` is the mean: (configuration, member)."""
         predicted = np.full((len(numbers), max(map(len, self.forests.values()), default=1)), np.nan, np.float32)
-        for space, part in task.parts():
+        for space, own, rows in task.by_space(numbers):
             name = space.kernel.name
-            own = ((numbers >= part.start) & (numbers < part.stop)).nonzero()[0]
-            if not len(own) or name not in self.forests:
+            if name not in self.forests:
                 continue
-            table = feature_table(space, numbers[own] - part.start, self.listed)
+            table = feature_table(space, rows, self.listed)
             if table.shape[1] != self.features[name]:
                 raise CheckpointError(
                     f"the checkpoint's trees of {name} have {self.features[name]} features, this version computes "
@@ -103,7 +102,7 @@ class Ranker:
         return predicted
 
     def opinion(self, task: Task, numbers: Numbers) -> Floats | None:
-        """What `Expert` asks: the members' slowness, of 64 bits; None if a kernel has no trees."""
+        """The members' slowness, of 64 bits, as an `Expert` gives it; None if a kernel has no trees."""
         members = self.members(task, numbers)
         return None if np.isnan(members).any() else members.astype(np.float64)
 

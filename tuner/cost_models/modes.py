@@ -63,8 +63,7 @@ def _changes(task: Task, numbers: Numbers) -> NDArray[np.int64]:
     It is 0 for recorded kernels, whose default is just their first configuration.
     """
     changes = np.zeros(len(numbers), np.int64)
-    for space, part in task.parts():
-        own = np.flatnonzero((numbers >= part.start) & (numbers < part.stop))
-        if len(own) and space.kernel.operation != "recorded":
-            changes[own] = (space.rows[numbers[own] - part.start] != space.rows[space.row(space.default)]).sum(axis=1)
+    for space, own, rows in task.by_space(numbers):
+        if space.kernel.operation != "recorded":
+            changes[own] = (space.rows[rows] != space.rows[space.row(space.default)]).sum(axis=1)
     return changes
