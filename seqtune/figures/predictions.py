@@ -118,11 +118,11 @@ def _lines(axis: Any, rows: Sequence[EvaluationRow], most: int, lowest: float) -
 
 @style()
 def experts(prediction: Prediction) -> Figure:
-    """Draw what each expert of the mixture expects of each candidate: `seqtune.predict(..., explain=True)`.
+    """Draw what each expert expects of each candidate: `seqtune.predict(..., explain=True)`.
 
     A row is a candidate, most probable first, with its probability; a column is an expert with its weight in the mean
     of all, which is the last column. A cell is the expected share of the best speed, from 0 to 1. Raises MisuseError if
-    the prediction was not explained or its predictor is no mixture, MissingPackageError without Matplotlib.
+    the prediction was not explained or its predictor has no experts, MissingPackageError without Matplotlib.
     """
     explanation = prediction.explanation
     if explanation is None:
@@ -154,7 +154,7 @@ def experts(prediction: Prediction) -> Figure:
 
 
 def _together(opinions: Sequence[ExpertOpinion]) -> list[float]:
-    """The weighted geometric mean of the experts' shares, by candidate: what the mixture expects."""
+    """The weighted geometric mean of the experts' shares, by candidate: what they expect together."""
     return [math.exp(sum(expert.weight * math.log(expert.shares[row]) for expert in opinions))
             for row in range(len(opinions[0].shares))]
 

@@ -92,8 +92,8 @@ class RetrainingReport:
         remarks = _unevaluated(self.unevaluated, self.not_evaluated[NEW])
         if self.out_of_time:
             remarks.append(f"{self.epochs or 'none'} of {self.planned_epochs} epochs fitted into the time"
-                           + ("" if self.epochs else ", so the translator is what it was, and only the trees and the "
-                              "table of winners learned the new records")
+                           + ("" if self.epochs else ", so the translator is what it was, and only the trees learned "
+                              "the new records")
                            + "; more time (--minutes) lets it learn more")
         for row in self.evaluated:
             if row.falls:

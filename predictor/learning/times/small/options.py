@@ -4,7 +4,7 @@ Thirty problems with some dozen configurations each are 1,000 to 3,000 rows. The
 take most of a training's time with the usual options: 300 of these problems made a training six times as long and
 changed the share of its first proposals by 0.003 (docs/results/index.md), since the teacher knows only what the rows
 say. A small network learns the same in seconds, and more than a few dozen steps do not improve what it proposes
-together with the mixture's other experts. There is no validation part, since every problem counts: cross-validation
+together with the trees. There is no validation part, since every problem counts: cross-validation
 evaluates instead, and takes five times as long as the training, so both have to be short.
 """
 

@@ -40,7 +40,7 @@ def test_a_training_that_its_time_ended_says_how_many_epochs_fitted_and_what_was
     (some,) = replace(EMPTY, epochs=2, out_of_time=True).remarks
     assert some == "2 of 5 epochs fitted into the time; more time (--minutes) lets it learn more"
     (none,) = replace(EMPTY, epochs=0, out_of_time=True).remarks
-    assert "the translator is what it was, and only the trees and the table of winners learned" in none
+    assert "the translator is what it was, and only the trees learned" in none
 
 
 def test_a_fall_on_every_problem_is_warned_of_and_one_within_noise_is_not() -> None:

@@ -1,9 +1,10 @@
-"""The predictor against each of its parts alone: `python -m benchmarks mixture --out docs`.
+"""The predictor against each of its parts alone: `python -m benchmarks parts --out docs`.
 
-Four settings: the held-out cases of the shipped devices, answered by a checkpoint; libraries of few problems, on
+Three settings: the held-out cases of the shipped devices, answered by a checkpoint; libraries of few problems, on
 which small checkpoints are trained, drawn from the training part of the shipped data, each of one kernel on one device;
-three libraries of examples/, which are measured first; and machines that a training never saw. Every expert is asked
-alone on the same problems. Trials and finished steps are kept in the folder --work, and the same command goes on.
+three libraries of examples/, which are measured first. Every part is asked alone on the same problems; `python -m
+benchmarks machines` does so on a machine that the training never saw. Trials and finished steps are kept in the folder
+--work, and the same command goes on.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.learning.times.shares import Outcome
 
 METHODS = ("seqtune", "transformer", "trees", "nearest", "fixed", "default", "random")
-EXPERTS = ("transformer", "trees", "nearest", "fixed", "default")
+PARTS = ("transformer", "trees", "nearest", "fixed", "default")
 HELD_OUT = "held-out cases"
 SIZES = (6, 12, 30)  # problems of a library
 LIBRARIES = 4  # pairs of a kernel and a device, those with the most problems but of different kernels
@@ -53,20 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--draws", type=positive, default=2, help="trainings for each library and size")
     parser.add_argument("--device", help="device on which the libraries of examples/ are measured [default: none]")
     parser.add_argument("--problems", type=positive, help="first problems of each of these libraries [default: all]")
-    parser.add_argument("--leave", nargs="*", default=[], help="machines to leave out of a training")
-    parser.add_argument("--epochs", type=positive, default=30, help="of the trainings without a machine")
-    parser.add_argument("--extra", type=int, default=3000, help="problems that a teacher labels in these trainings")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--work", type=Path, help="folder of finished steps [default: in the user's cache folder]")
     given = parser.parse_args(arguments)
     check_ready(given.out)
-    given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "mixture"
+    given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "parts"
     device = None if given.device is None else find(given.device)
     rows = evaluate_all(read_dataset(None), device, given)
-    results = {"date": today(), "checkpoint": Path(given.checkpoint).name, "leave": list(given.leave),
-               "epochs": given.epochs, "seed": given.seed, "draws": given.draws, "device": given.device,
-               "machine": {} if device is None else machine([device]), "rows": rows}
+    results = {"date": today(), "checkpoint": Path(given.checkpoint).name, "seed": given.seed, "draws": given.draws,
+               "device": given.device, "machine": {} if device is None else machine([device]), "rows": rows}
     publish(given.out, page, results)
     print(f"{table(rows)}\n\n{claim(rows)}")
 
@@ -93,9 +90,6 @@ def evaluate_all(data: Dataset, device: Device | None, given: argparse.Namespace
                                      lambda tasks=tasks, size=size, draw=draw: _json(  # type: ignore[misc]
                                          _library(tasks, size, draw, given)))
         rows += _rows(f"{name} of {size}", outcomes)
-    for name in given.leave:
-        rows += _rows(f"without {name}", finished.get(
-            ["without", name, given.epochs, given.extra, about], lambda name=name: _json(_machine(data, name, given))))  # type: ignore[misc]
     return rows
 
 
@@ -167,31 +161,20 @@ def _library(tasks: Sequence[MeasuredTask], size: int, draw: int, given: argpars
                                             if not checkpoint.vocabulary.differences(measured.task.kernels)])
 
 
-def _machine(data: Dataset, name: str, given: argparse.Namespace) -> list[Outcome]:
-    """Train without a machine, as `python -m benchmarks machines` does, and evaluate on it."""
-    from benchmarks.prediction.left_out import left_out
-    from benchmarks.prediction.machines import trained
-    from seqtune.data.measured_tasks import measured_tasks
-
-    split = left_out(data, name, given.seed)
-    model, _ = trained(argparse.Namespace(**{**vars(given), "checkpoint": None}), split)
-    return _outcomes(model, measured_tasks(split.without, held_out=False), measured_tasks(split.own, held_out=True))
-
-
 def table(rows: Sequence[Row]) -> str:
     """Make the table: a line for each setting and method."""
-    lines = [[setting, str(by_count[0]["problems"]), "**the mixture**" if method == METHODS[0] else method,
+    lines = [[setting, str(by_count[0]["problems"]), f"**{method}**" if method == METHODS[0] else method,
               *share_cells(by_count)] for (setting, method), by_count in by_columns(rows, "setting", "method").items()]
     return markdown(["setting", "problems", "method", *BEST_OF], lines, left=3)
 
 
 def differences(rows: Sequence[Row]) -> dict[str, tuple[str, float]]:
-    """The best expert alone of each setting, and the mixture's share less its own, at the first proposal."""
+    """The best part alone of each setting, and the predictor's share less its own, at the first proposal."""
     best: dict[str, tuple[str, float]] = {}
     for (setting,), own in _by_setting(rows).items():
         shares = {row["method"]: row["share"] for row in own if row["measured"] == 0}
-        expert = max((name for name in EXPERTS if name in shares), key=lambda name: shares[name])
-        best[setting] = expert, shares[METHODS[0]] - shares[expert]
+        part = max((name for name in PARTS if name in shares), key=lambda name: shares[name])
+        best[setting] = part, shares[METHODS[0]] - shares[part]
     return best
 
 
@@ -203,28 +186,25 @@ def _by_setting(rows: Sequence[Row]) -> Mapping[tuple[str, ...], list[Row]]:
 
 
 def claim(rows: Sequence[Row]) -> str:
-    """The sentence that compares the mixture with the best expert of each setting."""
-    listed = "; ".join(f"{setting}: {difference:+.3f} against {expert} alone"
-                       for setting, (expert, difference) in differences(rows).items())
-    return f"The mixture's first proposal, compared with that of the best of its experts alone, in shares: {listed}."
+    """The sentence that compares the predictor with the best part of each setting."""
+    listed = "; ".join(f"{setting}: {difference:+.3f} against {part} alone"
+                       for setting, (part, difference) in differences(rows).items())
+    return f"seqtune's first proposal, compared with that of the best of its parts alone, in shares: {listed}."
 
 
 def page(results: Results) -> Page:
     """Make the page of the results."""
-    options = "".join(f" --{name} {value}" for name, value in [
-        ("device", results["device"]), ("leave", " ".join(results["leave"])),
-        ("epochs", results["epochs"] if results["leave"] else None)] if value)
+    options = f" --device {results['device']}" if results["device"] else ""
     measured = f" The libraries of examples/: {measured_on(results)}" if results["device"] else ""
     return Page(
-        "mixture", "The mixture and its experts", claim(results["rows"]),
-        f"python -m benchmarks mixture{options} --out docs", table(results["rows"]),
+        "parts", "The answer and its parts", claim(results["rows"]),
+        f"python -m benchmarks parts{options} --out docs", table(results["rows"]),
         evaluated(results, "the shipped data set").replace("; nothing was measured again.", ".") + measured,
         "Shares of the best known speed, as geometric means over problems, with 95 % intervals (bootstrap of the "
-        "problems; the devices and draws of a problem are drawn together). `†`: better than the mixture. A `library` "
+        "problems; the devices and draws of a problem are drawn together). `†`: better than seqtune. A `library` "
         f"is one kernel of ours on one device: {LIBRARIES} of them; the others are libraries of examples/. A "
         f"checkpoint is trained on the number of problems in the first column, with {CONFIGURATIONS} configurations of "
-        "each, and evaluated on other problems that are not near. The best expert is chosen with these figures in "
+        "each, and evaluated on other problems that are not near. The best part is chosen with these figures in "
         "view, so it has the advantage.",
-        (f"The held-out cases are answered by the checkpoint `{results['checkpoint']}`; if it was trained before the "
-         "mixture was learned, the fixed mean of trees and judge stands for the mixture.",
-         f"{results['draws']} trainings for each library and size, one without each machine."))
+        (f"The held-out cases are answered by the checkpoint `{results['checkpoint']}`.",
+         f"{results['draws']} trainings for each library and size."))

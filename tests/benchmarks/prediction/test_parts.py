@@ -1,4 +1,4 @@
-"""The mixture against its experts on a toy: its settings, its page, and that finished steps are not repeated."""
+"""The predictor against its parts on a toy: its settings, its page, and that finished steps are not repeated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.prediction import mixture
+from benchmarks.prediction import parts
 from benchmarks.prediction.example_libraries import EXAMPLES, measured_examples
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.predictor.learning.times.small import options
@@ -19,31 +19,31 @@ from tests.support.learning.short_training import DATA, QUICK, train
 
 @needs("torch")
 @pytest.mark.usefixtures("fake_kernel", "few_trees")
-def test_every_setting_compares_the_mixture_with_its_experts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_compares_the_predictor_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[dict[str, Any]] = []
     tasks = measured_tasks(DATA, held_out=False)
-    monkeypatch.setattr(mixture, "read_dataset", lambda path: DATA)
-    monkeypatch.setattr(mixture, "measured_examples", lambda device, journal, configurations, problems: {
+    monkeypatch.setattr(parts, "read_dataset", lambda path: DATA)
+    monkeypatch.setattr(parts, "measured_examples", lambda device, journal, configurations, problems: {
         "toy": [measured for measured in tasks if measured.device == tasks[0].device]})
-    monkeypatch.setattr(mixture, "publish", lambda out, page, results: written.append(results))
+    monkeypatch.setattr(parts, "publish", lambda out, page, results: written.append(results))
     monkeypatch.setattr(options, "LEAST_EXAMPLES", 6)
     monkeypatch.setattr(options, "EPOCHS", 1)
     checkpoint, _ = train(DATA, QUICK)
     checkpoint.save(tmp_path / "checkpoint")
     arguments = ["--checkpoint", str(tmp_path / "checkpoint"), "--sizes", "6", "--draws", "1", "--device", "llvm:0",
                  "--threads", "1", "--work", str(tmp_path / "work")]
-    mixture.main(arguments)
-    monkeypatch.setattr(mixture, "_library", None)  # whose results are stored
-    mixture.main(arguments)
+    parts.main(arguments)
+    monkeypatch.setattr(parts, "_library", None)  # whose results are stored
+    parts.main(arguments)
     results, again = written
     assert results == again
     assert {(row["setting"], row["method"]) for row in results["rows"]} == {
-        (setting, method) for setting in (mixture.HELD_OUT, "library of 6", "toy of 6") for method in mixture.METHODS}
+        (setting, method) for setting in (parts.HELD_OUT, "library of 6", "toy of 6") for method in parts.METHODS}
     assert all(0 < row["share_low"] <= row["share"] <= row["share_high"] <= 1 for row in results["rows"])
-    page = mixture.page(json.loads(json.dumps(results)))
-    assert page.command == "python -m benchmarks mixture --device llvm:0 --out docs"
+    page = parts.page(json.loads(json.dumps(results)))
+    assert page.command == "python -m benchmarks parts --device llvm:0 --out docs"
     assert "toy of 6: " in page.claim
-    assert page.tables.count("| **the mixture** |") == 3
+    assert page.tables.count("| **seqtune** |") == 3
 
 
 def test_the_libraries_of_examples_are_measured_once(tmp_path: Path) -> None:
