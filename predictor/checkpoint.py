@@ -87,7 +87,6 @@ class Checkpoint:
     labels: LearnedLabels | None = None  # MIOpen's; None: it was trained on measured times or choices
     largest: Largest = NONE_LEARNED
     processes: Processes | None = None  # of a training with few measurements
-    trees_propose: bool = True  # see `Proposer`; not saved
 
     @classmethod
     def of_translator(cls, translator: Translator, vocabulary: Vocabulary,
@@ -324,11 +323,10 @@ class Checkpoint:
 
     def proposer(self, evidence: Evidence | None = None) -> Proposer:
         """The stages of a prediction; `evidence` knows what was measured on the tasks' device."""
-        return Proposer(self.next_word(), self.experts, self.ranker if self.trees_propose else None, evidence,
-                        self.estimator)
+        return Proposer(self.next_word(), self.experts, evidence, self.estimator)
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
-        """Propose the beam's most probable configurations of each task, ordered by the experts and the evidence.
+        """Propose configurations of each task, ordered by the experts and the evidence.
 
         Tasks of a layer are searched together, which changes no number.
         """

@@ -1,7 +1,7 @@
 """Proposing: the stages that lead from a task to its candidates. All of them compute on NumPy arrays.
 
-1. The beam search proposes configurations with log-probabilities; where the space is small, the trees propose the best
-   of all.
+1. The beam search proposes configurations with log-probabilities. Where an expert knows all configurations of a small
+   task, it is not searched: all are proposed, equally probable.
 2. Experts, such as the trees and the translator's judge, expect the slowness of each, log(time / best time). Their
    plain mean counts.
 3. Evidence of the device, such as a journal's measurements, corrects the slownesses.
@@ -12,6 +12,7 @@ The experts, the evidence and the estimator are optional.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,9 +26,9 @@ from .candidate import Candidate, Confidence
 from .experts.expert import Expert
 from .experts.mean import ask
 from .sequence.beam import WIDTH, NextWord, search_numbers_many
-from .trees.ranker import PROPOSALS, TAU, Ranker
+from .trees.ranker import PROPOSALS, TAU
 
-SMALL = 128  # configurations of a space that the trees rank whole: two milliseconds for 1,200 trees
+SMALL = 128  # configurations of a task that experts order whole: this takes less time than a beam search
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +37,7 @@ class Proposals:
 
     task: Task
     numbers: Numbers  # (proposal,) index of the configuration in the task
-    log_probabilities: Floats  # (proposal,) of the beam search, among all configurations of the task
+    log_probabilities: Floats  # (proposal,) before experts are asked, among all configurations of the task
     slowness: Floats  # (proposal,) expected log(time / best time); NaN if no expert knows it
     members: Floats | None = None  # (proposal, member) the same as each member of the experts expects it
 
@@ -90,7 +91,6 @@ class Proposer:
 
     words: NextWord[Any]
     experts: Sequence[Expert] = ()
-    ranker: Ranker | None = None  # trees that propose
     evidence: Evidence | None = None
     estimator: ConfidenceEstimator | None = None
 
@@ -101,24 +101,27 @@ class Proposer:
     def proposals_of(self, tasks: Sequence[Task], count: int) -> list[Proposals]:
         """The proposals of several tasks, whose beams are searched together; no number depends on the other tasks."""
         width = max(PROPOSALS if self.experts else WIDTH, count)
-        return [self._judged(task, *self._joined(task, *beam)) for task, beam
-                in zip(tasks, search_numbers_many(self.words, tasks, width, width), strict=True)]
+        whole = [self._whole(task) for task in tasks]
+        searched = [task for task, proposals in zip(tasks, whole, strict=True) if proposals is None]
+        beams = iter(search_numbers_many(self.words, searched, width, width))
+        return [self._ordered(self._judged(task, *next(beams)) if proposals is None else proposals)
+                for task, proposals in zip(tasks, whole, strict=True)]
 
-    def _joined(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> tuple[Numbers, Floats]:
-        """The beam's proposals, and in a small space the trees' best, as probable as the beam's last one."""
-        if self.ranker is None or not len(numbers) or len(task) > SMALL or not self.ranker.knows(task.kernels):
-            return numbers, log_probabilities
-        first = self.ranker.first(task, PROPOSALS)
-        added = first[~np.isin(first, numbers)]
-        joined = np.concatenate([log_probabilities, np.full(len(added), log_probabilities.min())])
-        # the probabilities of all proposals sum to that of the beam's
-        joined += np.logaddexp.reduce(log_probabilities) - np.logaddexp.reduce(joined)
-        return np.concatenate([numbers, added]), joined
+    def _whole(self, task: Task) -> Proposals | None:
+        """All configurations of a small task with their slowness; None if it is large, or no expert knows it."""
+        count = len(task)
+        if not self.experts or not 0 < count <= SMALL:
+            return None
+        proposals = self._judged(task, np.arange(count), np.full(count, -math.log(count)))
+        return None if np.isnan(proposals.slowness).any() else proposals
 
     def _judged(self, task: Task, numbers: Numbers, log_probabilities: Floats) -> Proposals:
-        """The stages 2 to 4."""
+        """The stage 2."""
         opinions = ask(self.experts, task, numbers)
-        proposals = Proposals(task, numbers, log_probabilities, opinions.slowness, opinions.members)
+        return Proposals(task, numbers, log_probabilities, opinions.slowness, opinions.members)
+
+    def _ordered(self, proposals: Proposals) -> Proposals:
+        """The stages 3 and 4."""
         return (proposals if self.evidence is None else self.evidence.correct(proposals)).ordered()
 
     def candidates(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
@@ -133,8 +136,8 @@ class Proposer:
         proposals = self.proposals(task, PROPOSALS)
         if number not in proposals.numbers:
             beam = proposals.log_probabilities
-            proposals = self._judged(task, np.append(proposals.numbers, number),
-                                     np.append(beam, beam.min(initial=0.0)))
+            proposals = self._ordered(self._judged(task, np.append(proposals.numbers, number),
+                                                   np.append(beam, beam.min(initial=0.0))))
         every = self._first(proposals, len(proposals))
         return next((candidate for candidate, own in zip(every, proposals.numbers.tolist(), strict=True)
                      if own == number), Candidate(task.default))

@@ -16,6 +16,7 @@ from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.registry import is_registered, kernel, table
 
 from ..checkpoint import Checkpoint
+from ..proposing import SMALL
 from ..sequence.beam import WIDTH
 from ..sequence.vocabulary import BEGIN
 from ..translator.dimensions import Dimensions
@@ -34,6 +35,8 @@ from .weights import BASE, OFFSET, PANEL, STRING
 
 _RUNTIME = Path(__file__).parent / "runtime"
 _BATCH = 48  # words that are scored together
+_TOGETHER = 64  # proposals that descend a tree together: their sets are bits of 64
+_JUDGED = 32  # proposals that the judge reads together: its rows have room in those of the source
 _ROWS_OF_BEAM = 8  # hypotheses that are decoded together: AVX-512 computes 8 rows at once
 # name, bytes of a vector, rows whose sums the registers hold, and the instructions that a function may use
 _VARIANTS = (("any", 16, 4, ""), ("avx2", 32, 6, "avx2,fma"),
@@ -93,7 +96,7 @@ def c_file(checkpoint: Checkpoint, libraries: Sequence[str] = (), data: Callable
         "TARGETS": len(library.targets), "BEGIN": library.targets[BEGIN],
         "CODES": 1 if size.facts else facts.positions, "USUAL": PROPOSALS if ordered else WIDTH,
         "DEEPEST": weights.deepest, "KEPT": max(1, weights.kept),
-        "PROPOSALS": MOST_PROPOSALS,
+        "PROPOSALS": max(SMALL, MOST_PROPOSALS), "SMALL": SMALL, "TOGETHER": _TOGETHER, "JUDGED": _JUDGED,
         "CANDIDATES": max(MOST_PROPOSALS * own["MOST_VALUES"], len(kernels))}
     answers = _answers(checkpoint, written)
     report: dict[str, str | int] = {"kernels": len(kernels), "weights": weights.quads * 4 * PANEL, "answers": answers}
@@ -116,12 +119,11 @@ def c_file(checkpoint: Checkpoint, libraries: Sequence[str] = (), data: Callable
 
 
 def in_c(checkpoint: Checkpoint, kernels: Sequence[CKernel]) -> Checkpoint:
-    """The checkpoint that answers as the C file of these kernels does: there the beam alone proposes."""
+    """The checkpoint that answers as the C file of these kernels does."""
     labels = checkpoint.labels
     ranker = None if checkpoint.ranker is None else ranker_in_c(checkpoint.ranker, kernels)
-    return replace(checkpoint, ranker=ranker, trees_propose=False,
-                   processes=processes_in_c(checkpoint.processes, ranker), estimator=None, former=None,
-                   retrained_for=frozenset(),
+    return replace(checkpoint, ranker=ranker, processes=processes_in_c(checkpoint.processes, ranker),
+                   estimator=None, former=None, retrained_for=frozenset(),
                    labels=None if labels is None else replace(labels, chains=None))
 
 

@@ -6,7 +6,7 @@ they see each configuration whole, with all derived quantities. They are an expe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import CheckpointError
-from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.cost_models.features import FeatureList
@@ -105,10 +104,6 @@ class Ranker:
         """The members' slowness, of 64 bits, as an `Expert` gives it; None if a kernel has no trees."""
         members = self.members(task, numbers)
         return None if np.isnan(members).any() else members.astype(np.float64)
-
-    def knows(self, kernels: Iterable[Kernel]) -> bool:
-        """Return whether there are trees of all these kernels."""
-        return all(kernel.name in self.forests for kernel in kernels)
 
     def first(self, task: Task, count: int) -> Numbers:
         """The numbers of the `count` configurations of the whole task that the trees expect to be fastest, in order."""

@@ -78,7 +78,7 @@ def test_the_safe_default_has_the_confidence_of_its_rank_even_if_it_is_not_propo
 
 
 @pytest.mark.usefixtures("fake_kernel")
-def test_of_a_small_space_the_trees_best_are_proposed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experts_order_all_configurations_of_a_small_task(monkeypatch: pytest.MonkeyPatch) -> None:
     with registered():
         tasks = measured_tasks(data(6, held_out=2, sampled=60), held_out=False)
     vocabulary = Vocabulary.build([tasks[0].task.kernels[0]], [measured.device for measured in tasks])
@@ -88,10 +88,20 @@ def test_of_a_small_space_the_trees_best_are_proposed_too(monkeypatch: pytest.Mo
     beam = checkpoint.proposer().proposals(task, 1)
     assert len(beam) == PROPOSALS
     monkeypatch.setattr(proposing, "SMALL", len(task))
-    joined = checkpoint.proposer().proposals(task, 1)
-    assert set(joined.numbers.tolist()) == {*beam.numbers.tolist(), *trees.first(task, PROPOSALS).tolist()}
-    assert len(set(joined.numbers.tolist())) == len(joined) > PROPOSALS
-    total = np.logaddexp.reduce(beam.log_probabilities)
-    assert np.logaddexp.reduce(joined.log_probabilities) == pytest.approx(total)
-    in_c = replace(checkpoint, trees_propose=False).proposer().proposals(task, 1)
-    assert in_c.numbers.tolist() == beam.numbers.tolist()
+    whole = checkpoint.proposer().proposals(task, 1)
+    assert sorted(whole.numbers.tolist()) == list(range(len(task)))
+    assert (np.diff(whole.slowness) >= 0).all()
+    assert np.exp(whole.posterior()).sum() == pytest.approx(1.0)
+    unknown = replace(checkpoint, ranker=Ranker({}, {})).proposer().proposals(task, 1)
+    assert sorted(unknown.numbers.tolist()) == sorted(beam.numbers.tolist()), "no expert knows it, so the beam proposes"
+
+
+def test_a_small_task_is_proposed_alike_alone_and_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = small_translator(VOCABULARY, judge=32)
+    checkpoint = Checkpoint.of_translator(judged, VOCABULARY)
+    large = Task.of(Problem.make("gemm", m=64, n=8, k=8), WIDE, (KERNEL,))
+    small = TASK.narrowed(np.arange(len(TASK)) % 2 == 0)
+    monkeypatch.setattr(proposing, "SMALL", len(small))
+    together = checkpoint.propose([large, small, large], 12)
+    assert [len(candidates) for candidates in together] == [12, 6, 12]
+    assert together == [checkpoint.propose([task], 12)[0] for task in (large, small, large)]

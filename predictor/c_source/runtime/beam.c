@@ -55,10 +55,8 @@ static int sq_kernel_candidates(sq_state *s, sq_candidate *candidates) {
     int space, count = 0;
     for (space = 0; space < SQ_KERNELS; ++space) {
         const sq_kernel *kernel = &sq_kernels[space];
-        int matches;
-        if (sq_kernel_operations[space] != s->operation || !kernel->solves(s)) continue;
-        kernel->resolve(s, -1);
-        matches = sq_count(s, kernel, -1, 0);
+        sq_proposal first;
+        int matches = sq_count_kernel(s, space, 1, &first);
         if (s->fault) return 0;
         if (!matches) continue;
         candidates[count].parent = 0;
@@ -73,10 +71,11 @@ static int sq_kernel_candidates(sq_state *s, sq_candidate *candidates) {
 
 static int sq_value_candidates(sq_state *s, const sq_hypothesis *hypothesis, int parent, sq_candidate *candidates) {
     const sq_kernel *kernel = &sq_kernels[hypothesis->space];
+    sq_proposal first;
     int column = hypothesis->length, value, count = 0;
     sq_load(s, kernel, hypothesis->index, column);
     for (value = 0; value < kernel->parameter[column].count; ++value) {
-        int matches = sq_count(s, kernel, column, value);
+        int matches = sq_count(s, kernel, column, value, 1, &first);
         if (s->fault) return 0;
         if (!matches) continue;
         candidates[count].parent = parent;
@@ -101,10 +100,11 @@ static void sq_make(sq_state *s, const sq_hypothesis *parent, const sq_candidate
     made->word = candidate->word;
     if (step > 0) made->index[made->length++] = (uint16_t)candidate->value;
     if (made->complete) { /* the other values are the only ones that are valid */
+        sq_proposal only;
+        memcpy(only.index, made->index, sizeof only.index);
         sq_load(s, kernel, made->index, made->length);
-        if (step > 0) sq_count(s, kernel, made->length - 1, candidate->value);
-        else sq_count(s, kernel, -1, 0);
-        memcpy(made->index, s->first, sizeof made->index);
+        sq_count(s, kernel, made->length - 1, candidate->value, 1, &only);
+        memcpy(made->index, only.index, sizeof only.index);
     }
 }
 
@@ -147,18 +147,16 @@ static int sq_follow(sq_work *w, sq_state *s, sq_hypothesis *now, int begin, int
 }
 
 /* Search the best `width` configurations, most probable first; the result is their number, or an error. */
-static int sq_search(sq_work *w, sq_state *s, sq_hypothesis *beam, sq_hypothesis *other, sq_candidate *candidates,
-                     int width) {
-    sq_hypothesis *now = beam, *next = other;
-    int step, count = 1;
+static int sq_search(sq_work *w, sq_state *s, sq_hypothesis *now, sq_hypothesis *next, sq_candidate *candidates,
+                     int width, sq_proposal *proposals) {
+    int step, row, count = 1;
     memset(now, 0, sizeof *now);
     now->word = SQ_BEGIN;
-    sq_read_source(w, s);
     sq_keep(w);
     for (step = 0; ; ++step) {
         sq_choice choices[SQ_BEAM];
         sq_hypothesis *swap;
-        int row, live = 0, total = 0, chosen = 0, begin, rows;
+        int live = 0, total = 0, chosen = 0, begin, rows;
         for (row = 0; row < count; ++row) if (!now[row].complete) next[live++] = now[row];
         if (!live) break;
         for (begin = live, row = 0; row < count; ++row) if (now[row].complete) next[begin++] = now[row];
@@ -199,6 +197,10 @@ static int sq_search(sq_work *w, sq_state *s, sq_hypothesis *beam, sq_hypothesis
         next = swap;
         count = chosen;
     }
-    if (now != beam) memcpy(beam, now, (size_t)count * sizeof *beam);
+    for (row = 0; row < count; ++row) {
+        proposals[row].cost = now[row].cost;
+        proposals[row].space = now[row].space;
+        memcpy(proposals[row].index, now[row].index, sizeof now[row].index);
+    }
     return count;
 }

@@ -1,7 +1,7 @@
 /* The judge estimates log(time / best time) of whole configurations, up to a constant; see `order.c`. */
 
 /* Add what the quantities of one kernel's configurations add. */
-static void sq_judge_quantities(sq_work *w, const sq_hypothesis *hypotheses, int count, int space,
+static void sq_judge_quantities(sq_work *w, const sq_proposal *proposals, int count, int space,
                                 float (*numbers)[SQ_MOST_QUANTITIES][SQ_NUMBERS], float *hidden) {
     float *weights = w->past; /* free after the beam search */
     int most = (int)(sizeof w->past / sizeof *w->past / (SQ_NUMBERS * SQ_JUDGE)), first, several, q, n, begin, end;
@@ -16,8 +16,8 @@ static void sq_judge_quantities(sq_work *w, const sq_hypothesis *hypotheses, int
                 sq_row(w, &sq_judge_rows, (long)sq_kernels[space].quantity[first + q].index * SQ_NUMBERS + n,
                        SQ_JUDGE / SQ_PANEL, weights + (long)(q * SQ_NUMBERS + n) * SQ_JUDGE);
         for (begin = 0; begin < count; begin = end) {
-            for (end = begin; end < count && (hypotheses[end].space == space) == (hypotheses[begin].space == space);) ++end;
-            if (hypotheses[begin].space != space) continue;
+            for (end = begin; end < count && (proposals[end].space == space) == (proposals[begin].space == space);) ++end;
+            if (proposals[begin].space != space) continue;
             part.x = numbers[begin][first];
             part.rows = end - begin;
             part.out = hidden + (long)begin * SQ_JUDGE;
@@ -26,39 +26,39 @@ static void sq_judge_quantities(sq_work *w, const sq_hypothesis *hypotheses, int
     }
 }
 
-static int sq_ask_judge(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, int count, double *slowness) {
+static void sq_ask_judge(sq_work *w, sq_state *s, const sq_proposal *proposals, int count, double *slowness) {
     float *sums = w->x, *hidden = w->parts, *next = w->unit, first[2 * SQ_JUDGE];
-    float numbers[SQ_PROPOSALS][SQ_MOST_QUANTITIES][SQ_NUMBERS];
+    float numbers[SQ_JUDGED][SQ_MOST_QUANTITIES][SQ_NUMBERS];
     int row, i, q, n, space;
     sq_apply(w, &sq_judge_problem, w->model.mean, 1, SQ_WIDTH, first, 2 * SQ_JUDGE, 0);
     for (row = 0; row < count; ++row) {
-        const sq_kernel *kernel = &sq_kernels[hypotheses[row].space];
+        const sq_kernel *kernel = &sq_kernels[proposals[row].space];
         int words[SQ_PARAMETERS + 1], column;
         words[0] = kernel->word;
         for (column = 0; column < kernel->parameters; ++column)
-            words[column + 1] = kernel->words[column][hypotheses[row].index[column]];
+            words[column + 1] = kernel->words[column][proposals[row].index[column]];
         sq_word_vectors(w, words, kernel->parameters + 1);
     }
     for (row = 0; row < count; ++row) {
-        const sq_kernel *kernel = &sq_kernels[hypotheses[row].space];
+        const sq_kernel *kernel = &sq_kernels[proposals[row].space];
         float *sum = sums + (long)row * SQ_WIDTH, *out = hidden + (long)row * SQ_JUDGE;
         const float *vector = w->model.vectors + (long)kernel->word * SQ_WIDTH;
         int column;
         for (i = 0; i < SQ_WIDTH; ++i) sum[i] = vector[i];
         for (column = 0; column < kernel->parameters; ++column) {
-            vector = w->model.vectors + (long)kernel->words[column][hypotheses[row].index[column]] * SQ_WIDTH;
+            vector = w->model.vectors + (long)kernel->words[column][proposals[row].index[column]] * SQ_WIDTH;
             for (i = 0; i < SQ_WIDTH; ++i) sum[i] += vector[i];
         }
         for (i = 0; i < SQ_JUDGE; ++i) out[i] = sq_judge_bias[i] + first[i];
-        sq_load(s, kernel, hypotheses[row].index, kernel->parameters);
+        sq_load(s, kernel, proposals[row].index, kernel->parameters);
         for (q = 0; q < kernel->quantities; ++q)
             sq_numbers(sq_octave(s, &kernel->quantity[q]), numbers[row][q]);
     }
     for (row = 0; row < count; ++row) { /* each row of weights is decoded once for each kernel */
         int other;
-        space = hypotheses[row].space;
-        for (other = 0; other < row && hypotheses[other].space != space; ++other) {}
-        if (other == row) sq_judge_quantities(w, hypotheses, count, space, numbers, hidden);
+        space = proposals[row].space;
+        for (other = 0; other < row && proposals[other].space != space; ++other) {}
+        if (other == row) sq_judge_quantities(w, proposals, count, space, numbers, hidden);
     }
     sq_apply(w, &sq_judge_words, sums, count, SQ_WIDTH, hidden, SQ_JUDGE, 1);
     w->math->gelu(hidden, (long)count * SQ_JUDGE);
@@ -72,5 +72,4 @@ static int sq_ask_judge(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses
     }
     for (row = 0; row < count; ++row)
         slowness[row] = (double)(w->math->dot(hidden + (long)row * SQ_JUDGE, sq_judge_slowness, SQ_JUDGE));
-    return 1;
 }

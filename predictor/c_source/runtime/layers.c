@@ -5,14 +5,15 @@
 #define SQ_LONGEST_ROW (SQ_JUDGE > SQ_WIDTH ? SQ_JUDGE : SQ_WIDTH)
 #define SQ_HEAD (SQ_WIDTH / SQ_HEADS)
 #define SQ_ROWS_OF_TEXT (SQ_POSITIONS > SQ_BATCH ? SQ_POSITIONS : SQ_BATCH)
-#define SQ_JUDGED ((SQ_PROPOSALS * SQ_LONGEST_ROW + SQ_WIDTH - 1) / SQ_WIDTH) /* rows with room for all proposals */
-#define SQ_ROWS_AT_ONCE (SQ_ROWS_OF_TEXT > SQ_JUDGED ? SQ_ROWS_OF_TEXT : SQ_JUDGED)
+#define SQ_ROWS_OF_JUDGE ((SQ_JUDGED * SQ_LONGEST_ROW + SQ_WIDTH - 1) / SQ_WIDTH) /* rows with room for all judged */
+#define SQ_ROWS_AT_ONCE (SQ_ROWS_OF_TEXT > SQ_ROWS_OF_JUDGE ? SQ_ROWS_OF_TEXT : SQ_ROWS_OF_JUDGE)
 #define SQ_PARTS (3 * SQ_WIDTH > SQ_HIDDEN ? 3 * SQ_WIDTH : SQ_HIDDEN)
 
 /* Scratch of one prediction. */
 typedef struct {
     const sq_math *math;
     int positions;                                                /* of the source sentence */
+    int keeps;                                                    /* whether `kept` is decoded, which a beam search needs */
     float x[SQ_ROWS_AT_ONCE * SQ_WIDTH], unit[SQ_ROWS_AT_ONCE * SQ_WIDTH];
     float parts[SQ_ROWS_AT_ONCE * SQ_PARTS];
     float scores[SQ_ROWS_AT_ONCE * SQ_PADDED];
@@ -29,6 +30,7 @@ typedef struct {
 static void sq_keep(sq_work *w) {
     const sq_run *run;
     float *out = w->kept;
+    w->keeps = 1;
     for (run = sq_kept_runs; run->count; out += (long)run++->count * SQ_FOUR)
         w->math->table(run->quad, run->count, out);
 }
@@ -43,7 +45,7 @@ static void sq_apply(const sq_work *w, const sq_linear *linear, const float *x, 
     part.x_stride = stride;
     part.out_stride = out_stride;
     part.add = add;
-    part.kept = linear->kept < 0 ? 0 : w->kept + linear->kept;
+    part.kept = linear->kept < 0 || !w->keeps ? 0 : w->kept + linear->kept;
     w->math->linear(linear, &part);
 }
 

@@ -16,7 +16,7 @@ typedef struct {
 
 #if SQ_TREES
 typedef struct { /* of trees: the features of proposals, and which of them are below each split's threshold, as bits */
-    float features[SQ_PROPOSALS][SQ_COLUMNS];
-    uint32_t below[SQ_SPLITS];
+    float features[SQ_TOGETHER][SQ_COLUMNS];
+    uint64_t below[SQ_SPLITS];
 } sq_descent;
 #endif

@@ -6,14 +6,13 @@ static double sq_near(const double *point, const float *other, int count) {
     return exp(-sqrt(sum));
 }
 
-/* Estimate the slowness of configurations whose features the trees have read; 0 if a kernel has no process. */
-static int sq_ask_processes(const sq_work *w, const sq_hypothesis *hypotheses, int count, double *slowness) {
-    double at[SQ_PROPOSALS][SQ_COORDINATES], share[SQ_PROPOSALS];
+/* Estimate the slowness of configurations whose features the trees have read. */
+static void sq_ask_processes(const sq_work *w, const sq_proposal *proposals, int count, double *slowness) {
+    double at[SQ_TOGETHER][SQ_COORDINATES], share[SQ_TOGETHER];
     float point[SQ_COORDINATES + 1];
     int space, row, i;
     for (row = 0; row < count; ++row) {
-        const sq_process *process = &sq_processes[hypotheses[row].space];
-        if (!process->measured) return 0;
+        const sq_process *process = &sq_processes[proposals[row].space];
         for (i = 0; i < process->coordinates; ++i) {
             double number = (double)w->descent.features[row][process->columns[i]], size = fabs(number);
             size = log2(1 + (size > SQ_LARGEST_FEATURE ? SQ_LARGEST_FEATURE : size));
@@ -25,20 +24,19 @@ static int sq_ask_processes(const sq_work *w, const sq_hypothesis *hypotheses, i
         const sq_process *process = &sq_processes[space];
         const char *const *measured = process->measured;
         int of_task = process->coordinates - process->own, last = -1;
-        for (row = 0; row < count && hypotheses[row].space != space;) ++row;
+        for (row = 0; row < count && proposals[row].space != space;) ++row;
         if (row == count) continue;
         for (; *measured; ++measured) {
             int task = (int)sq_number(*measured, 2);
             for (row = 0; row < count && task != last; ++row)
-                if (hypotheses[row].space == space)
+                if (proposals[row].space == space)
                     share[row] = process->shared + process->by_task * sq_near(
                         at[row] + process->own, process->task_points + (long)task * of_task, of_task);
             last = task;
             for (i = 0; i <= process->own; ++i) point[i] = sq_float(sq_number(*measured + 2 + 5 * i, 5));
             for (row = 0; row < count; ++row)
-                if (hypotheses[row].space == space)
+                if (proposals[row].space == space)
                     slowness[row] += sq_near(at[row], point, process->own) * share[row] * (double)point[process->own];
         }
     }
-    return 1;
 }

@@ -1,5 +1,5 @@
 /* Boosted trees estimate log(time / best time) of whole configurations, up to a constant. The configurations of a kernel
- * descend a tree together: a node has the set of those that reach it, as bits of 32. A split has the set of those whose
+ * descend a tree together: a node has the set of those that reach it, as bits of 64. A split has the set of those whose
  * feature is below its threshold. */
 
 #define SQ_LEAVES 65536 /* codes of leaves: their values in 16 bits */
@@ -69,33 +69,33 @@ static int sq_thresholds_up_to(const sq_split *split, int begin, float number) {
 
 /* Find out which configurations are below each threshold. */
 static void sq_divide(sq_descent *d, const sq_split *split, const int *rows, int count) {
-    uint32_t *below = d->below;
+    uint64_t *below = d->below;
     for (; split->thresholds; below += split++->count) {
-        int order[SQ_PROPOSALS], row, place, begin = 0, end;
-        float value[SQ_PROPOSALS];
-        uint32_t set = 0;
+        int row, place, distinct = 0, begin = 0, end;
+        float value[SQ_TOGETHER]; /* ascending */
+        uint64_t equal[SQ_TOGETHER], set = 0;
         if (split[1].thresholds) SQ_FETCH(split[1].thresholds + 5 * (split[1].count / 2));
-        for (row = 0; row < count; ++row) { /* ascending */
+        for (row = 0; row < count; ++row) {
             float number = d->features[rows[row]][split->feature];
-            for (place = row; place > 0 && value[place - 1] > number; --place) {
-                value[place] = value[place - 1];
-                order[place] = order[place - 1];
+            for (place = distinct; place > 0 && value[place - 1] > number;) --place;
+            if (!place || value[place - 1] < number) {
+                memmove(value + place + 1, value + place, (size_t)(distinct - place) * sizeof *value);
+                memmove(equal + place + 1, equal + place, (size_t)(distinct++ - place) * sizeof *equal);
+                value[place] = number;
+                equal[place++] = 0;
             }
-            value[place] = number;
-            order[place] = rows[row];
+            equal[place - 1] |= UINT64_C(1) << rows[row];
         }
-        for (row = 0; row < count; set |= UINT32_C(1) << order[row++]) {
-            if (row && !(value[row] > value[row - 1])) continue;
+        for (row = 0; row < distinct; set |= equal[row++])
             for (end = sq_thresholds_up_to(split, begin, value[row]); begin < end; ++begin) below[begin] = set;
-        }
         for (; begin < split->count; ++begin) below[begin] = set;
     }
 }
 
 /* The number of the lowest bit that is set. */
-static int sq_lowest(uint32_t set) {
+static int sq_lowest(uint64_t set) {
 #if defined(__GNUC__)
-    return __builtin_ctz(set);
+    return __builtin_ctzll(set);
 #else
     int number = 0;
     while (!(set >> number & 1)) ++number;
@@ -104,12 +104,12 @@ static int sq_lowest(uint32_t set) {
 }
 
 /* Add what a tree predicts for the configurations `set`. */
-static void sq_descend(const sq_descent *d, const char *node, uint32_t set, float *sums) {
-    struct { const char *node; uint32_t set; } waiting[SQ_DEEPEST_TREE];
+static void sq_descend(const sq_descent *d, const char *node, uint64_t set, float *sums) {
+    struct { const char *node; uint64_t set; } waiting[SQ_DEEPEST_TREE];
     int count = 0;
     for (;;) {
         uint32_t code = (uint32_t)((node[0] * SQ_BASE + node[1]) * SQ_BASE + node[2] - 35 * (SQ_BASE * (SQ_BASE + 1) + 1));
-        uint32_t left, right;
+        uint64_t left, right;
         const char *other;
         if (code < SQ_LEAVES) {
             float value = sq_half(code);
@@ -133,32 +133,31 @@ static void sq_descend(const sq_descent *d, const char *node, uint32_t set, floa
     }
 }
 
-/* Estimate the slowness of configurations; the result is 0 if a kernel has no trees. */
-static int sq_ask_trees(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses, int count, double *slowness) {
+/* Estimate the slowness of configurations, all of whose kernels have trees. */
+static void sq_ask_trees(sq_work *w, sq_state *s, const sq_proposal *proposals, int count, double *slowness) {
     sq_descent *d = &w->descent;
     int row, space;
     for (row = 0; row < count; ++row) {
-        const sq_kernel *kernel = &sq_kernels[hypotheses[row].space];
-        const sq_column *column = sq_kernel_trees[hypotheses[row].space].columns;
+        const sq_kernel *kernel = &sq_kernels[proposals[row].space];
+        const sq_column *column = sq_kernel_trees[proposals[row].space].columns;
         float *feature = d->features[row];
-        if (!column) return 0;
-        sq_load(s, kernel, hypotheses[row].index, kernel->parameters);
-        for (; column->kind >= 0; ++column) *feature++ = sq_read_column(s, column, hypotheses[row].index);
+        sq_load(s, kernel, proposals[row].index, kernel->parameters);
+        for (; column->kind >= 0; ++column) *feature++ = sq_read_column(s, column, proposals[row].index);
     }
     for (space = 0; space < SQ_KERNELS; ++space) {
         const sq_forest *forest = sq_kernel_trees[space].forests;
-        int rows[SQ_PROPOSALS], own = 0, forests = 0;
-        uint32_t set = 0;
+        int rows[SQ_TOGETHER], own = 0, forests = 0;
+        uint64_t set = 0;
         for (row = 0; row < count; ++row) {
-            if (hypotheses[row].space != space) continue;
-            set |= UINT32_C(1) << row;
+            if (proposals[row].space != space) continue;
+            set |= UINT64_C(1) << row;
             slowness[row] = 0;
             rows[own++] = row;
         }
         if (!own) continue;
         for (; forest->splits; ++forest, ++forests) {
             const char *const *tree;
-            float sums[SQ_PROPOSALS] = {0};
+            float sums[SQ_TOGETHER] = {0};
             sq_divide(d, forest->splits, rows, own);
             for (tree = forest->trees; *tree; ++tree) {
                 int byte;
@@ -169,5 +168,4 @@ static int sq_ask_trees(sq_work *w, sq_state *s, const sq_hypothesis *hypotheses
         }
         for (row = 0; row < own; ++row) slowness[rows[row]] /= forests;
     }
-    return 1;
 }

@@ -27,13 +27,20 @@ typedef struct { /* the Gaussian process of a kernel; coordinates are those of c
     const char *const *measured;
 } sq_process;
 
+typedef struct { /* a configuration: its kernel and the numbers of its values */
+    double cost; /* - log-probability */
+    int space;
+    uint16_t index[SQ_PARAMETERS + 1];
+} sq_proposal;
+
 typedef struct { /* values by slot: whole numbers and words `i`, numbers `d`; `big`: more than 64 bits, so it is in `d` */
-    int operation, over, undefined, fault, holds, completions;
+    int operation, over, undefined, fault, holds, completions, most; /* completions that are kept */
     long left; /* checks of constraints until the prediction is given up */
     int64_t i[SQ_SLOTS];
     double d[SQ_SLOTS], tensor[3], flop, size;
     unsigned char big[SQ_SLOTS], known[SQ_SLOTS];
-    uint16_t index[SQ_PARAMETERS + 1], first[SQ_PARAMETERS + 1];
+    uint16_t index[SQ_PARAMETERS + 1];
+    sq_proposal *kept; /* the first `most` completions */
 } sq_state;
 
 typedef struct {

@@ -16,6 +16,7 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.checkpoint import Checkpoint
+from seqtune.predictor.proposing import SMALL
 from tests.support.learning.c_programs import CPU, mixed_checkpoint, needs_compiler, run_program, small_checkpoint
 from tests.support.learning.compiled_predictor import CompiledPredictor, compile_shared
 from tests.support.learning.miopen_problems import draw, gpus
@@ -207,6 +208,28 @@ def test_trees_judge_and_processes_in_c_say_what_they_say_in_python(mixed_file: 
     asked = [(problem, replace(device, threads=known.threads, l2_bytes=known.l2_bytes, name=known.name))
              for problem, device in queries(12) for known in (CPU, OTHER)]
     check_proposals(mixed_file.checkpoint, predictor, asked)
+
+
+@needs_compiler
+def test_experts_order_all_configurations_of_small_spaces_in_c_too(mixed: Checkpoint, mixed_file: CFile,
+                                                                   tmp_path: Path) -> None:
+    asked = [(problem, replace(CPU, threads=threads)) for problem in (
+        *(Problem.make("gemm", m=m, n=n, k=k) for m, n, k in ((1, 1, 1), (2, 3, 4), (16, 8, 16), (33, 7, 5))),
+        *sample_problems("gemm", 30, 9), *sample_problems("conv2d", 40, 4)) for threads in (1, 2)]
+    few = [(problem, device) for problem, device in asked if len(Task.of(problem, device)) < 2 * SMALL]
+    assert {1, 124, 134} <= {len(Task.of(problem, device)) for problem, device in few}  # SMALL lies between the last
+    assert any(len(Task.of(problem, device).spaces) > 1 for problem, device in few)
+    check_proposals(mixed, compiled(mixed_file, tmp_path, "-O1"), few)
+
+
+@needs_compiler
+def test_without_experts_that_know_a_small_space_the_beam_proposes_in_c_too(mixed: Checkpoint, tmp_path: Path) -> None:
+    alone = replace(mixed, processes=None, size=replace(mixed.size, judge=0))
+    assert alone.ranker is not None
+    forests = {name: several for name, several in alone.ranker.forests.items() if name != "llvm.gemm"}
+    alone = replace(alone, ranker=replace(alone.ranker, forests=forests))
+    check_proposals(alone, compiled(c_file(alone), tmp_path, "-O1"), [
+        (problem, CPU) for problem in (Problem.make("gemm", m=2, n=3, k=4), *sample_problems("conv2d", 12, 4))])
 
 
 @needs_compiler
