@@ -107,6 +107,15 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     assert [path for path in linked if not (ROOT / page).parent.joinpath(path).exists()] == []  # without the site, too
 
 
+def test_what_newcomers_ask_is_two_links_from_the_first_page() -> None:
+    near = {ROOT / "docs/index.md"}
+    for _ in range(2):
+        near |= {(page.parent / target).resolve() for page in near
+                 for target in re.findall(r"\]\(([^)\s#:]+\.md)", page.read_text())}
+    for page in ("guides/how-sure.md", "guides/train-on-choices.md", "internals/add-an-expert.md"):
+        assert (ROOT / "docs" / page).resolve() in near
+
+
 @pytest.mark.parametrize("page", GUIDES)
 def test_a_guide_has_at_most_700_words(page: str) -> None:
     words = len(text_of(page).split())  # as `wc -w` counts them, tables and code included
