@@ -6,8 +6,6 @@ all ask here: the predictor is looked up once, and the task is built once.
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,6 @@ from .candidate import Candidate
 from .checkpoint import Checkpoint
 from .correction.device_evidence import DeviceEvidence, device_evidence
 from .predictors import SAFE_DEFAULT, SHIPPED, UNTRAINED, answers_for, named_predictor, untrained_predictor
-from .translator.threads import one_thread
 
 if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
@@ -85,17 +82,14 @@ class Answering:
         Raises CheckpointError if the predictor does not know the task's kernels.
         """
         self.check_kernels()
-        with _one_thread():
-            (candidates,) = self.predictor.propose([self.task], count,
-                                                   None if evidence is None else evidence.correction)
+        (candidates,) = self.predictor.propose([self.task], count, None if evidence is None else evidence.correction)
         return {candidate.configuration: candidate for candidate in candidates}
 
     def safe_default(self, evidence: DeviceEvidence | None = None) -> Candidate:
         """The safe default as a candidate, which `propose` need not return; a checkpoint knows its confidence."""
         if self.checkpoint is None:
             return Candidate(self.task.default)
-        with _one_thread():
-            return self.checkpoint.safe_default(self.task, None if evidence is None else evidence.correction)
+        return self.checkpoint.safe_default(self.task, None if evidence is None else evidence.correction)
 
     def explanation(self, proposals: Sequence[Configuration]) -> Explanation:
         """Explain the first proposal; the known problems are those of the shipped data set."""
@@ -104,8 +98,7 @@ class Answering:
         numbers = np.array([self.task.number(configuration) for configuration in proposals])
         if self.checkpoint is None:
             return explain(self.task, proposals, None, shipped_winners())
-        with _one_thread():
-            said = self.checkpoint.opinions(self.task, numbers)
+        said = self.checkpoint.opinions(self.task, numbers)
         return explain(self.task, proposals, self.checkpoint.ranker, shipped_winners(), said)
 
 
@@ -113,11 +106,6 @@ def _evidence(predictor: TaskPredictor, device: Device, journal: str | Path | No
               verified: bool = True) -> DeviceEvidence | None:
     """The evidence for a checkpoint; other predictors expect no times that measurements could correct."""
     return device_evidence(predictor, device, journal, verified) if isinstance(predictor, Checkpoint) else None
-
-
-def _one_thread() -> contextlib.AbstractContextManager[None]:
-    """A context in which torch takes one thread; others do not need torch."""
-    return one_thread() if "torch" in sys.modules else contextlib.nullcontext()
 
 
 def answering(problem: Problem, device: Device, name: str | Path | None = None) -> Answering:

@@ -36,8 +36,7 @@ from seqtune.kernels.task import Floats, Task
 from .candidate import Candidate
 from .checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, CheckpointFolder, facts
 from .confidence.model import ConfidenceModel
-from .experts.expert import Expert
-from .experts.mean import Opinions, ask
+from .experts.expert import Expert, Opinions, ask
 from .experts.process import Processes
 from .largest import NONE_LEARNED, Largest
 from .proposing import ConfidenceEstimator, Evidence, Proposer

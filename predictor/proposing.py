@@ -23,8 +23,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
 from .candidate import Candidate, Confidence
-from .experts.expert import Expert
-from .experts.mean import ask
+from .experts.expert import Expert, ask
 from .sequence.beam import WIDTH, NextWord, search_numbers_many
 from .trees.ranker import PROPOSALS, TAU
 

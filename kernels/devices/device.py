@@ -29,6 +29,7 @@ CAPABILITIES = {
     "arm_fp16": "arithmetic of fp16 numbers",  # of eight in 128 bits; no kernel uses ARM's three yet
     "arm_bf16": "ARM's dot products of bf16 numbers",  # BFDOT, which rounds each product and sum in a way of its own
     "arm_i8mm": "ARM's products of int8 matrices"}  # and USDOT, which computes what `int8_dots` tells
+LONGEST_IDENTITY = 1000  # characters
 COMMAND_DEVICE = "command:cpu"  # the only device on which programs run
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
 
@@ -75,6 +76,11 @@ class Device:
         """
         sizes = {"l1": self.l1_bytes, "l2": self.l2_bytes, "l3": self.l3_bytes, "local": self.local_memory}
         return " ".join(f"{name}={size}" for name, size in sizes.items())
+
+    @property
+    def identity(self) -> str:
+        """The device together with the machine that it is on: `key` and `fingerprint`, cut after LONGEST_IDENTITY."""
+        return f"{self.key} {self.fingerprint}"[:LONGEST_IDENTITY]
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel, Parameter
 
-from ..sequence.derived_quantities import resolving_columns
+from ..sequence.grammar import resolving_columns
 from .names import NameTable, OperationNames, comment, literal
 from .weights import whole_numbers
 

@@ -29,7 +29,7 @@ from ..trees.ranker import Ranker
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
-    from ..experts.mean import Opinions
+    from ..experts.expert import Opinions
 
 MOST_KNOWN, MOST_FACTS = 3, 5  # rows that are shown
 FACTS = ("threads", "compute_units", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from seqtune.data.measured_tasks import counted
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
-from ..device_identity import identity
 from ..proposing import Proposals
 from ..say import Say, silent
 from ..trees.cost_trees import Trees, TreesOptions
@@ -54,7 +54,7 @@ class ObservedProposals:
 
     def with_losses(self, trees: LossTrees) -> ObservedProposals:
         """The same proposals with the loss that trees expect as the last signal."""
-        losses = trees.expected(self.columns, identity(self.task.device))
+        losses = trees.expected(self.columns, self.task.device.identity)
         return replace(self, signals=np.column_stack([self.signals, losses]))
 
 
@@ -94,7 +94,7 @@ class CrossFitting:
     def fit(self, *without: Part) -> LossTrees:
         """Fit trees to the tasks that are in none of these parts."""
         fitting = [task for task in self.unseen if not any(part(task.task) for part in without)] or self.unseen
-        devices = [identity(task.task.device) for task in fitting]
+        devices = [task.task.device.identity for task in fitting]
         return LossTrees.fit(np.stack([task.columns[0] for task in fitting]),
                              np.array([task.loss for task in fitting]), devices, self.seed)
 
@@ -122,7 +122,7 @@ def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals
     first = _fitted(known, new, further, slice(1))
     several = any(len(task.regrets) > 1 for task in known)  # not if only one configuration of each task was measured
     other = _fitted(known, new, further, slice(1, None)) if several else first
-    return ConfidenceModel(first=first, other=other, devices=tuple(sorted({identity(task.device) for task in tasks})),
+    return ConfidenceModel(first=first, other=other, devices=tuple(sorted({task.device.identity for task in tasks})),
                            kernels=tuple(sorted(kernel_names(tasks))), losses=None if losses is None else losses.fit())
 
 
@@ -131,7 +131,7 @@ def _fitted(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals]
     """The model of the proposals with these ranks."""
     groups = [[task for task in tasks if len(task.regrets[rows])] for tasks in (known, new, further)]
     pairs, new_pairs, further_pairs = ([(task.signals[rows], task.regrets[rows]) for task in tasks] for tasks in groups)
-    devices, _, further_devices = ([identity(task.task.device) for task in tasks] for tasks in groups)
+    devices, _, further_devices = ([task.task.device.identity for task in tasks] for tasks in groups)
     return fit_regret(pairs, new_pairs, devices, further_pairs, further_devices)
 
 
@@ -148,7 +148,7 @@ def parts_by_machine(tasks: Sequence[MeasuredTask]) -> list[Part]:
     """A part for each of the machines with the most tasks; if there is one machine, for each of its devices."""
     naming: Callable[[Device], str] = machine
     if len({machine(measured.device) for measured in tasks}) == 1:
-        naming = identity
+        naming = attrgetter("identity")
     names = [naming(measured.device) for measured in tasks]
     largest = sorted(set(names), key=lambda name: (-names.count(name), name))[:MOST_MACHINES]
     return [lambda measured, name=name: naming(measured.device) == name for name in largest]  # type: ignore[misc]

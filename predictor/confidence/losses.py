@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seqtune.errors import CheckpointError
+from seqtune.kernels.devices.device import LONGEST_IDENTITY
 from seqtune.kernels.task import Floats
 from seqtune.tuner.cost_models.machine_ratios import RATIOS, machine_ratios
 
-from ..device_identity import LONGEST_IDENTITY, identity
 from ..trees.forest import Forest
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class LossTrees(BaseModel):
 
     def losses(self, proposals: Proposals) -> Floats:
         """The expected loss of each of the ordered proposals: (proposal,)."""
-        return self.expected(columns_of(proposals), identity(proposals.task.device))
+        return self.expected(columns_of(proposals), proposals.task.device.identity)
 
 
 def columns_of(proposals: Proposals) -> NDArray[np.float64]:

@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from seqtune.kernels.devices.device import Device
+from seqtune.kernels.devices.device import LONGEST_IDENTITY, Device
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.task import Floats, MeasuredTask
 
 from ..candidate import Confidence
-from ..device_identity import LONGEST_IDENTITY, identity
 from .losses import LossTrees
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class ConfidenceModel(BaseModel):
 
     def knows(self, device: Device) -> bool:
         """Return whether the training data hold measurements of the device."""
-        return identity(device) in self.devices
+        return device.identity in self.devices
 
     def lacks_times(self, kernels: Iterable[Kernel]) -> bool:
         """Return whether no time was learned of one of these kernels, so that their shares are unknown."""
@@ -116,7 +115,7 @@ class ConfidenceModel(BaseModel):
     def with_tasks(self, tasks: Iterable[MeasuredTask]) -> ConfidenceModel:
         """The same model for training data that hold these measured tasks, too."""
         tasks = tuple(tasks)
-        devices = {*self.devices, *(identity(measured.device) for measured in tasks)}
+        devices = {*self.devices, *(measured.device.identity for measured in tasks)}
         kernels = {*self.kernels, *kernel_names(tasks)} if self.kernels else ()
         return self.model_copy(update={"devices": tuple(sorted(devices)), "kernels": tuple(sorted(kernels))})
 
@@ -140,7 +139,7 @@ class ConfidenceModel(BaseModel):
 
         On a device that the training data lack, no interval is narrower than that of a proposal before it.
         """
-        known, name = self.knows(device), identity(device)
+        known, name = self.knows(device), device.identity
         confidences = [*self.first.confidences(signals[:1], known, name),
                        *self.other.confidences(signals[1:], known, name)]
         return confidences if known else never_narrower(confidences)

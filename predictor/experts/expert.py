@@ -1,8 +1,15 @@
-"""Expert: expects how slow configurations are. A new expert is one class, and one name in `Checkpoint.experts`."""
+"""Expert: expects how slow configurations are. The experts' plain mean orders proposals; nothing of it is learned.
+
+A new expert is one class, and one name in `Checkpoint.experts`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
 
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
@@ -27,3 +34,31 @@ class Expert(Protocol):
         The shape is (configuration, member): an expert that is no ensemble has one member.
         """
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Opinions:
+    """The opinions of experts on configurations of a task."""
+
+    slowness: Floats  # (configuration,) the mean of log(time / best time); NaN if no expert knows all configurations
+    by_expert: Mapping[str, Floats]  # (configuration, member) the same by each expert that knows them
+
+    @property
+    def members(self) -> Floats | None:
+        """The members of all experts side by side, (configuration, member); None without an expert."""
+        return np.hstack([*self.by_expert.values()]) if self.by_expert else None
+
+
+def ask(experts: Iterable[Expert], task: Task, numbers: Numbers) -> Opinions:
+    """The experts' opinions on configurations, and their mean: each expert counts the same.
+
+    An opinion that is known up to a constant is moved to the mean of the others, or, if there are no others, so that
+    its least is 0.
+    """
+    asked = [(expert, expert.opinion(task, numbers)) for expert in experts] if len(numbers) else []
+    said = {expert.name: (expert.is_relative, opinion) for expert, opinion in asked if opinion is not None}
+    levels = [opinion.mean() for relative, opinion in said.values() if not relative]
+    moved = {name: opinion - (opinion.mean() - np.mean(levels) if levels else opinion.min()) if relative else opinion
+             for name, (relative, opinion) in said.items()}
+    return Opinions(np.mean([opinion.mean(axis=1) for opinion in moved.values()], axis=0) if moved
+                    else np.full(len(numbers), np.nan), moved)

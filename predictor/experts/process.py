@@ -29,9 +29,8 @@ from seqtune.errors import CheckpointError
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
-from seqtune.tuner.cost_models.features import own_features
+from seqtune.tuner.cost_models.features import feature_table, own_features
 
-from ..trees.feature_table import feature_table
 from ..trees.forest import WORST
 
 MOST_ROWS = 3000  # measured in a whole training: the time of a fit grows with their cube

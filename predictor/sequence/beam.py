@@ -23,8 +23,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
 
 from ..candidate import Candidate
-from .derived_quantities import Quantities
-from .prefix_batch import BatchGrammar, Longer, Prefixes, first_of_each
+from .grammar import BatchGrammar, Longer, Prefixes, Quantities, first_of_each
 from .vocabulary import Vocabulary, Words
 
 TASKS = 32  # of one batch, which is searched at once; more would leave the processor's caches

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Task
 
-from ..sequence.derived_quantities import ResolvedByRow
+from ..sequence.grammar import ResolvedByRow
 from ..sequence.vocabulary import Words
 from .numpy_layers import Linear, Tensors
 from .numpy_translator import NumpyTranslator

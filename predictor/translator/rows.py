@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.llvm.aligned import aligned
+from seqtune.tuner.backends.llvm.compiled import Functions, address, compiled
 
-from ..compiled import Functions, address, compiled
 from .lane_text import LANES
 from .layer_text import SCORED
 from .product_text import ADD, GELU, PANEL, UNIT

@@ -19,8 +19,7 @@ from torch import Tensor
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 
-from ..sequence.derived_quantities import Quantities
-from ..sequence.prefix_batch import BatchGrammar, Prefixes
+from ..sequence.grammar import BatchGrammar, Prefixes, Quantities
 from ..sequence.vocabulary import BEGIN, PAD, SourceBatch, Vocabulary
 from .translator import Source
 

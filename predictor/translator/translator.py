@@ -7,7 +7,7 @@ the problem's quantities (such as the waste of a tile of 14 in a row of 56). The
 read and score the next words (logit = state · vector), so a value that is rare in training benefits from similar
 values.
 The derived quantities that a word resolves (a tile's accumulators, the waste of a row: see
-`seqtune.predictor.sequence.derived_quantities`) are added to its vector. They come from the search space, so only words
+`seqtune.predictor.sequence.grammar`) are added to its vector. They come from the search space, so only words
 that it allows are scored. The attribute `settled` holds the layer for them; its name is part of the checkpoint format.
 Words can also be fixed (`Dimensions.fixed_words`): the same for every problem and after every prefix, so that training
 computes them once in a step. Then 250,000 choices train in an hour.

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from seqtune.errors import CheckpointError
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
-from seqtune.tuner.cost_models.features import FeatureList
+from seqtune.tuner.cost_models.features import FeatureList, feature_table
 
-from .feature_table import feature_table
 from .forest import Forest, read_arrays, read_forest
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ def compiled_code() -> Check:
 
     try:
         names = instruction_sets()
-        with closing(Compiler(names[0] if names else "neon")) as compiler:  # as `predictor.compiled` does
+        with closing(Compiler(names[0] if names else "neon")) as compiler:  # as `tuner.backends.llvm.compiled` does
             module, _ = compiler.build("define i32 @answer() {\n  ret i32 42\n}\n", kept=False)
             if ctypes.CFUNCTYPE(ctypes.c_int)(module.address("answer"))() != 42:
                 raise SeqtuneError("a compiled function returned a wrong number")

@@ -16,7 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.sequence.beam import Allowed, NextWord, beam_search
-from seqtune.predictor.sequence.prefix_batch import BatchGrammar, Longer
+from seqtune.predictor.sequence.grammar import BatchGrammar, Longer
 from tests.support.devices import device_of
 
 ROOT = Path(__file__).resolve().parents[2]

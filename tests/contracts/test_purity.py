@@ -44,8 +44,8 @@ TOLERANCE = 1e-4  # of log-probabilities: CPUs differ by less in the bits of exp
 PATH = ("translator/numpy_layers", "translator/word_vectors", "translator/numpy_judge",
         "translator/numpy_translator", "proposing", "checkpoint", "labels/chains",
         "labels/words", "labels/learned", "trees/ranker", "trees/forest",
-        "trees/descent", "correction/correction", "sequence/beam", "sequence/prefix_batch",
-        "sequence/derived_quantities", "sequence/numeric_codes")
+        "correction/correction", "sequence/beam", "sequence/grammar",
+        "sequence/grammar", "sequence/numeric_codes")
 PROBLEMS = ("conv2d n=1 c=64 h=28 w=28 k=96 r=3 s=3 pad=1", "gemm m=100 n=48 k=512")
 PROGRAM = """
 import json, sys

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seqtune.predictor.compiled import address, compiled
 from seqtune.predictor.translator import rows
 from seqtune.predictor.translator.row_text import SIGNATURES, text
 from seqtune.predictor.translator.rows import Matrix, attend, centred, dots, gelu, unit
 from seqtune.tuner.backends.llvm import compiler
+from seqtune.tuner.backends.llvm.compiled import address, compiled
 
 Floats = NDArray[np.float32]
 COUNTS = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 64, 300)

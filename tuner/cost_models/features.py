@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,12 @@ UNKNOWN = -1.0  # the number for a feature that a problem or a device lacks; fea
 REGISTERS = ("accumulators", "registers", "registers_used")  # names of vector registers that a tile needs
 TASKS = ("tasks", "work_groups")  # names of the pieces that workers share
 MOST_THREADS = 2  # more threads than any training data has count as these: trees cannot extrapolate
+MOST_KEPT = 256  # rows of a table that is kept: more than any task has candidates
 
 FeatureList = Literal["facts", "ratios"]  # what describes a device: its facts (older checkpoints), or ratios
 Table = NDArray[np.float32]  # (row, feature)
+
+_LATEST: WeakKeyDictionary[SearchSpace, tuple[Numbers, FeatureList, Table]] = WeakKeyDictionary()
 
 
 def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureList = "ratios") -> Table:
@@ -50,6 +54,22 @@ def features(space: SearchSpace, rows: Numbers | None = None, listed: FeatureLis
     chosen = space if rows is None else space.at(rows)
     columns = chosen.columns()
     return np.hstack([own_features(chosen, columns), device_features(chosen, columns, chosen.device, listed)])
+
+
+def feature_table(space: SearchSpace, rows: Numbers, listed: FeatureList = "ratios") -> Table:
+    """The features of rows of a space, as `features` computes them: (row, feature), read-only.
+
+    Trees and Gaussian processes are asked about the same candidates, one after the other, so the latest table of each
+    space is kept. The caller must not change `rows` afterwards, since they are kept beside the table.
+    """
+    latest = _LATEST.get(space)
+    if latest is not None and latest[1] == listed and np.array_equal(latest[0], rows):
+        return latest[2]
+    table = features(space, rows, listed)
+    table.setflags(write=False)
+    if len(rows) <= MOST_KEPT:
+        _LATEST[space] = rows, listed, table
+    return table
 
 
 def own_features(space: SearchSpace, columns: Columns) -> Table:

@@ -18,7 +18,6 @@ from seqtune.kernels.task import ChosenTask, Floats, KnownTask, MeasuredTask, Ta
 from ...analytic import AnalyticPredictor
 from ...candidate import Candidate
 from ...checkpoint_parts import TreesAlone
-from ...device_identity import identity
 from ...predictors import Predictor
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
@@ -50,9 +49,9 @@ class Nearest:
         return [nearest_valid(self._preferences(task), task, count) for task in tasks]
 
     def _preferences(self, task: Task) -> list[Preference]:
-        own = identity(task.device)
+        own = task.device.identity
         nearest = min(self._groups.get(_group(task), ()), default=None, key=lambda known: (
-            distance(task.problem, known.problem), identity(known.device) != own,
+            distance(task.problem, known.problem), known.device.identity != own,
             known.device.name != task.device.name))
         if nearest is None:
             return []

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 
-from ...sequence.derived_quantities import Quantities, ResolvedByRow
+from ...sequence.grammar import Quantities, ResolvedByRow
 from ...sequence.vocabulary import BEGIN, PAD, Vocabulary, Words
 
 ESTIMATED = 0.3  # weight of a time that the teacher estimated, for the judge; its errors are the teacher's

@@ -10,7 +10,7 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.predictor.confidence.explanation import Explanation, KnownProblem, explain, fact_weights, nearest, steps_of
-from seqtune.predictor.experts.mean import Opinions
+from seqtune.predictor.experts.expert import Opinions
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from tests.support.synthetic import data, registered

@@ -26,7 +26,6 @@ from seqtune.predictor.confidence.fitting import (
 )
 from seqtune.predictor.confidence.losses import COLUMNS, OWN, UNKNOWN, LossTrees, columns_of
 from seqtune.predictor.confidence.model import SIGNALS, ConfidenceModel, fit_regret
-from seqtune.predictor.device_identity import identity
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support import untrained
@@ -78,11 +77,11 @@ def test_no_loss_that_counts_was_expected_by_trees_that_saw_the_problem(monkeypa
     for task, before in zip(crossing.known(unseen), unseen, strict=True):
         (part,) = (part for part in parts if part(before.task))
         assert task.signals[:, -1].tolist() == crossing.fit(part).expected(
-            before.columns, identity(before.task.device)).tolist()
+            before.columns, before.task.device.identity).tolist()
     for task in crossing.new(unseen):
         (group,), (part,) = ([one for one in several if one(task.task)] for several in (groups, parts))
         trees = crossing.fit(group, part)
-        assert task.signals[0, -1] == trees.expected(task.columns, identity(task.task.device))[0]
+        assert task.signals[0, -1] == trees.expected(task.columns, task.task.device.identity)[0]
     model = fit_confidence(tasks, OPTIONS, least=8)
     assert model is not None
     assert model.losses is None, "few problems"

@@ -17,7 +17,6 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.confidence.fitting import FOLDS, fit_confidence, observe, observe_with, parts_by_problem
 from seqtune.predictor.confidence.model import ConfidenceModel, RegretModel, fit_regret, signals_of
-from seqtune.predictor.device_identity import identity
 from seqtune.predictor.proposing import Proposals
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support import untrained
@@ -142,7 +141,7 @@ def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
         (measured, *_) = measured_tasks(data(2, held_out=1, sampled=40), held_out=False)
     numbers = np.arange(4)
     proposals = Proposals(measured.task, numbers, np.log(np.full(4, 0.2)), np.array([0.0, 0.1, 0.2, 0.3]))
-    known, unknown = model_of(identity(measured.device)), model_of()
+    known, unknown = model_of(measured.device.identity), model_of()
     sure, unsure = known.confidences(proposals), unknown.confidences(proposals)
     assert sure is not None
     assert unsure is not None
@@ -159,7 +158,7 @@ def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
 def test_on_a_new_device_no_interval_is_narrower_than_that_of_a_proposal_before_it(worst: float) -> None:
     device = replace(WIDE, l2_bytes=12345)
     model = ConfidenceModel(first=fit_regret(drawn(100, 5, worst * 10), []), other=fit_regret(drawn(100, 7), []),
-                            devices=(identity(WIDE),))
+                            devices=(WIDE.identity,))
     slowness = np.array([0.0, 0.01, 0.2, 0.02, 0.4])
     signals = signals_of(slowness, slowness[:, None].repeat(2, axis=1))
     apart = model.confidences_of(signals, WIDE)

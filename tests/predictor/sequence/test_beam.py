@@ -20,7 +20,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
-from seqtune.predictor.sequence.prefix_batch import BatchGrammar
+from seqtune.predictor.sequence.grammar import BatchGrammar
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from tests.support.learning.translators import small_translator

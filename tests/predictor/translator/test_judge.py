@@ -9,7 +9,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.times.targets import ESTIMATED, PrefixTree
-from seqtune.predictor.sequence.derived_quantities import ResolvedByRow
+from seqtune.predictor.sequence.grammar import ResolvedByRow
 from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
 from seqtune.predictor.translator.judge import list_loss
 from seqtune.predictor.translator.translator import Listed, Source

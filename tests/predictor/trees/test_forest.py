@@ -1,4 +1,4 @@
-"""Descent: a forest's prediction of a row is the sum of its trees' leaves, whatever other rows there are."""
+"""Forest: its prediction of a row is the sum of its trees' leaves, whatever other rows there are."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, Task
-from seqtune.predictor.experts.mean import ask
+from seqtune.predictor.experts.expert import ask
 from tests.support.synthetic import WIDE
 
 KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4, 8)),), (), ())

@@ -9,9 +9,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.trees import feature_table as module
-from seqtune.predictor.trees.feature_table import MOST_KEPT, feature_table
-from seqtune.tuner.cost_models.features import FeatureList, features
+from seqtune.tuner.cost_models import features as module
+from seqtune.tuner.cost_models.features import MOST_KEPT, FeatureList, feature_table, features
 from tests.support.devices import described_gpu
 
 

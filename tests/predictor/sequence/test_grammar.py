@@ -12,7 +12,7 @@ from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for, names
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.sequence.derived_quantities import (
+from seqtune.predictor.sequence.grammar import (
     MAX_LOG2,
     MIN_LOG2,
     Quantities,

@@ -31,8 +31,8 @@ def compiled(text: Callable[[int], str], signatures: Mapping[str, str], name: st
     `text` takes the number of bits of the CPU's vectors and returns the module that defines the functions. `name` is an
     instruction set (None: the widest one of the CPU).
     """
-    from seqtune.tuner.backends.image_cache import ImageCache
-    from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets
+    from ..image_cache import ImageCache
+    from .compiler import INSTRUCTION_SETS, Compiler, instruction_sets
 
     name = name or (instruction_sets() or ["neon"])[0]  # elsewhere LLVM splits the vectors into those of the CPU
     compiler = Compiler(name, ImageCache("object"))
