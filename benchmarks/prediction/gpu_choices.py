@@ -32,7 +32,7 @@ from seqtune.predictor.candidate import Candidate
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import ChosenTask, Task
-    from seqtune.predictor.learning.times.agreement import AgreementRow, Answering
+    from seqtune.predictor.learning.times.agreement import AgreementRow, Method
 
 FEWEST = 20  # choices on a chip that is evaluated
 MOST = 300  # choices on a chip that are evaluated, drawn with the seed
@@ -62,7 +62,7 @@ def without(data: Dataset, chip: str) -> Dataset:
 
 
 def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
-                    given: argparse.Namespace) -> dict[str, Answering]:
+                    given: argparse.Namespace) -> dict[str, Method]:
     """The methods, none of which knows a choice of the chip."""
     from seqtune.predictor.learning.times.agreement import ByAnalytic, ByPredictor, ByTrees, methods_of
     from seqtune.predictor.learning.times.baselines import Nearest
@@ -72,7 +72,7 @@ def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
     from seqtune.predictor.trees.ranker import Ranker
 
     options = choice_options(seed=given.seed, threads=given.threads)
-    methods: dict[str, Answering]
+    methods: dict[str, Method]
     if given.trees_only:
         trees = replace(options.trees, threads=given.threads)
         methods = {"trees": ByTrees(Ranker.of(Trees(training, trees))), "analytic": ByAnalytic(),

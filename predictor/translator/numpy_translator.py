@@ -40,7 +40,7 @@ from .rows import (
     Matrix,
     MatrixTable,
     Numbers,
-    Spoken,
+    QueryWords,
     centred,
     dots,
     gelu,
@@ -224,7 +224,7 @@ class NumpyTranslator:
         else:
             sums = self._resolve(words, state.resolved, state.sums) if offered is None or words.rows is None \
                 else offered[words.rows]
-            fresh = read(Spoken(state.memory.vectors, state.owners, words.words), sums, self._read_table)
+            fresh = read(QueryWords(state.memory.vectors, state.owners, words.words), sums, self._read_table)
         fresh = fresh[:, None]
         state = NumpyDecoding(state.memory, state.owners, state.past, state.parents,
                               np.concatenate([state.waiting, fresh], axis=1) if state.waiting.shape[1] else fresh, sums,
@@ -328,5 +328,5 @@ class NumpyTranslator:
             return fixed, state.sums[allowed.after]
         after = allowed.after
         sums = self._resolve(allowed, state.resolved[after], state.sums[after])
-        return score(last, Spoken(state.memory.vectors, state.owners, allowed.words), after, sums, *self._state,
+        return score(last, QueryWords(state.memory.vectors, state.owners, allowed.words), after, sums, *self._state,
                      self._score_table, len(self._ask.bias)), sums

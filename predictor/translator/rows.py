@@ -142,7 +142,7 @@ def decode(x: Floats, table: MatrixTable, before: Floats, parents: Numbers, sour
     return y, past
 
 
-class Spoken(NamedTuple):
+class QueryWords(NamedTuple):
     """Words of queries: their vectors, and the indices of the vectors of those that are read or scored."""
 
     vectors: Floats  # (Q, V, W) contiguous: of all target words of each query
@@ -150,18 +150,18 @@ class Spoken(NamedTuple):
     words: Numbers  # (R,)
 
 
-def read(spoken: Spoken, sums: Floats, table: MatrixTable) -> Floats:
+def read(queries: QueryWords, sums: Floats, table: MatrixTable) -> Floats:
     """What the decoder reads of a word of each hypothesis (H, W), given the sums of the prefixes' quantities (H, W)."""
     assert sums.flags.c_contiguous
-    assert sums.shape == (len(spoken.words), spoken.vectors.shape[2])
+    assert sums.shape == (len(queries.words), queries.vectors.shape[2])
     y, scratch = np.empty(sums.shape, np.float32), np.empty(sums.shape, np.float32)
-    _functions()["read"](address(spoken.vectors), spoken.vectors.shape[1], address(spoken.owners),
-                         address(spoken.words), address(sums), len(sums), table.address, address(scratch),
+    _functions()["read"](address(queries.vectors), queries.vectors.shape[1], address(queries.owners),
+                         address(queries.words), address(sums), len(sums), table.address, address(scratch),
                          address(y))
     return y
 
 
-def score(last: Floats, spoken: Spoken, after: Numbers, sums: Floats, gain: Floats, offset: Floats,
+def score(last: Floats, queries: QueryWords, after: Numbers, sums: Floats, gain: Floats, offset: Floats,
           table: MatrixTable, asked: int) -> Floats:
     """The scores (R,) of words after hypotheses, whose states are `last` (H, W); see `layer_text`.
 
@@ -174,8 +174,8 @@ def score(last: Floats, spoken: Spoken, after: Numbers, sums: Floats, gain: Floa
     scores = np.empty(rows, np.float32)
     scratch = np.empty(count * (asked + width) + min(rows, SCORED) * asked, np.float32)
     _functions()["score"](address(last), count, table.address, address(gain), address(offset),
-                          address(spoken.vectors), spoken.vectors.shape[1], address(spoken.owners),
-                          address(after), address(spoken.words), address(sums), rows, address(scratch),
+                          address(queries.vectors), queries.vectors.shape[1], address(queries.owners),
+                          address(after), address(queries.words), address(sums), rows, address(scratch),
                           address(scores))
     return scores
 

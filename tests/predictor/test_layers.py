@@ -10,7 +10,7 @@ from seqtune.predictor.translator.numpy_layers import Linear, NumpyLayer
 from seqtune.predictor.translator.rows import (
     Attended,
     MatrixTable,
-    Spoken,
+    QueryWords,
     attend,
     centred,
     dots,
@@ -82,7 +82,7 @@ def test_reading_and_scoring_words_are_their_steps(width: int, hidden: int) -> N
     sums, answer = draw(3, width), Linear(draw(width, width), draw(width))
     wanted = vectors[owners, words]
     answer.add_to(wanted, gelu(sums + wanted))
-    found = read(Spoken(vectors, owners, words), sums, MatrixTable(answer.matrix))
+    found = read(QueryWords(vectors, owners, words), sums, MatrixTable(answer.matrix))
     np.testing.assert_array_equal(found, centred(wanted))
 
     ask = Linear(draw(width, width + hidden), draw(width + hidden), True)
@@ -93,5 +93,5 @@ def test_reading_and_scoring_words_are_their_steps(width: int, hidden: int) -> N
     hidden_answer = inner(gelu(offered + vector + asked[:, :width]), gelu=True)
     scores = dots((unit(last) * gain + offset)[after], vector)
     scores += dots(asked[:, width:], hidden_answer)
-    np.testing.assert_array_equal(score(last, Spoken(vectors, owners, following), after, offered, gain, offset,
+    np.testing.assert_array_equal(score(last, QueryWords(vectors, owners, following), after, offered, gain, offset,
                                         MatrixTable(ask.matrix, inner.matrix), width + hidden), scores)

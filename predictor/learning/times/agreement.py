@@ -25,7 +25,7 @@ from .shares import OURS
 BLOCK = ("block_m", "block_n", "block_k")  # derived quantities of kernels that describe their tiles
 
 
-class Answering(Protocol):
+class Method(Protocol):
     """A method: what it proposes first, and how slow it expects every configuration to be."""
 
     def answer(self, task: Task) -> tuple[int | None, Floats | None]:
@@ -69,9 +69,9 @@ class ByAnalytic:
         return (None, None) if np.isnan(seconds).any() else (int(np.argmin(seconds)), seconds)
 
 
-def methods_of(checkpoint: Checkpoint, training: Sequence[ChosenTask] = ()) -> dict[str, Answering]:
+def methods_of(checkpoint: Checkpoint, training: Sequence[ChosenTask] = ()) -> dict[str, Method]:
     """A checkpoint and its parts, the analytic model and, with the tasks of the training, the nearest one's choice."""
-    methods: dict[str, Answering] = {OURS: ByPredictor(checkpoint)}
+    methods: dict[str, Method] = {OURS: ByPredictor(checkpoint)}
     methods |= {name: ByPredictor(part) for name, part in parts_of(checkpoint).items() if name != "trees"}
     if checkpoint.ranker is not None:
         methods["trees"] = ByTrees(checkpoint.ranker)
@@ -92,7 +92,7 @@ class Outcome:
     rank: float | None
 
 
-def outcomes(method: Answering, chosen: ChosenTask) -> Iterator[Outcome]:
+def outcomes(method: Method, chosen: ChosenTask) -> Iterator[Outcome]:
     """The outcomes of a task's choices; none where the method has no answer."""
     first, slowness = method.answer(chosen.task)
     if first is None:
@@ -143,7 +143,7 @@ class AgreementRow:
                    {name: share for name, share in parameters.items() if share is not None})
 
 
-def agreement_rows(methods: Mapping[str, Answering], tasks: Sequence[ChosenTask],
+def agreement_rows(methods: Mapping[str, Method], tasks: Sequence[ChosenTask],
                    label: str | None = None) -> list[AgreementRow]:
     """The rows of methods by device (or for all of them with a label): each task counts for every method."""
     parts: dict[str, list[ChosenTask]] = {}

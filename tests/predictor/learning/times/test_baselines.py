@@ -70,17 +70,17 @@ def test_fixed_picks_the_best_configuration_where_everything_is_known() -> None:
     configurations = {space[row].key: dict(space[row].settings)
                       for measured in known for space in measured.task.spaces for row in range(len(space))}
     means = {key: np.mean([
-        np.log(np.minimum(measured.seconds, measured.best * np.exp(20))[nearest_row(measured.task.spaces[0], wish)]
-               / measured.best) for measured in known]) for key, wish in configurations.items()}
+        np.log(np.minimum(measured.seconds, measured.best * np.exp(20))[nearest_row(measured.task.spaces[0], settings)]
+               / measured.best) for measured in known]) for key, settings in configurations.items()}
     assert means[first.key] == pytest.approx(min(means.values()), rel=1e-6)
 
 
-def test_a_wish_is_nearest_valid_as_the_space_does_it() -> None:
+def test_settings_are_nearest_valid_as_the_space_does_it() -> None:
     space = TEST[0].task.spaces[0]
-    wishes: list[dict[str, int | str]] = [
+    wanted: list[dict[str, int | str]] = [
         {"vector": 16, "tile_k": 4, "tile_w": 14, "unroll": 4, "order": "rows"}, {"vector": 8}, {"tile_w": 5}]
-    for wish in wishes:
-        assert space[nearest_row(space, wish)] == space.nearest(wish)
+    for settings in wanted:
+        assert space[nearest_row(space, settings)] == space.nearest(settings)
     assert nearest_valid([("fake.other", {})], TEST[0].task, 3) == [Candidate(space.default)]
     assert len(nearest_valid([("fake.direct", {"vector": 8})] * 3, TEST[0].task, 3)) == 1
 

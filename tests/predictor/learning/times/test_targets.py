@@ -110,9 +110,9 @@ def test_joined_examples_keep_their_sentences() -> None:
 
 def test_rows_are_found_all_at_once() -> None:
     (space,) = _measured().task.spaces
-    wishes = [dict(space[row].settings) for row in (0, 17, len(space) - 1)]
-    wishes += [{**wishes[0], "vector": 5}, {"vector": 8}]
-    assert space.find(wishes).tolist() == [0, 17, len(space) - 1, -1, -1]
+    wanted = [dict(space[row].settings) for row in (0, 17, len(space) - 1)]
+    wanted += [{**wanted[0], "vector": 5}, {"vector": 8}]
+    assert space.find(wanted).tolist() == [0, 17, len(space) - 1, -1, -1]
 
 
 def test_a_narrowed_task_keeps_each_time_with_its_configuration() -> None:
