@@ -43,9 +43,8 @@ from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .sequence import beam
 from .sequence.beam import NextWord
 from .sequence.vocabulary import Vocabulary
-from .translator.dimensions import Dimensions
 from .translator.numpy_judge import NumpyJudge
-from .translator.numpy_layers import Tensors
+from .translator.numpy_layers import Dimensions, Tensors
 from .translator.numpy_translator import NumpyTranslator
 from .translator.word_vectors import described_arrays, shapes
 from .trees.forest import read_arrays

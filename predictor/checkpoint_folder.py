@@ -34,7 +34,7 @@ from .largest import NONE_LEARNED, Largest
 from .sequence.declaration import Declaration
 from .sequence.numeric_codes import codes
 from .sequence.vocabulary import MAX_WORDS, Vocabulary
-from .translator.dimensions import Dimensions
+from .translator.numpy_layers import Dimensions
 
 MODEL_TYPE = "seqtune-translator"
 SHIPPED = Path(__file__).parent / "checkpoints"

@@ -19,7 +19,7 @@ from seqtune.errors import MisuseError
 
 from .checkpoint_folder import MODEL_TYPE
 from .sequence.numeric_codes import CODE_SIZE
-from .translator.dimensions import Dimensions
+from .translator.numpy_layers import Dimensions
 from .translator.sentences import Sentences
 from .translator.translator import Source, Translator
 

@@ -9,7 +9,7 @@ from seqtune.tuner.cost_models.machine_ratios import CACHES, RATIOS, TENSORS
 
 from ..sequence.source_facts import RATIO_NAMES, own_facts, own_positions
 from ..sequence.vocabulary import PAD, UNKNOWN
-from ..translator.dimensions import Dimensions
+from ..translator.numpy_layers import Dimensions
 from ..translator.rows import Floats
 from .code_maps import ORDER, folded, rows_of_numbers
 from .library import CLibrary

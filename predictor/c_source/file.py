@@ -19,7 +19,7 @@ from ..checkpoint import Checkpoint
 from ..proposing import SMALL
 from ..sequence.beam import WIDTH
 from ..sequence.vocabulary import BEGIN
-from ..translator.dimensions import Dimensions
+from ..translator.numpy_layers import Dimensions
 from ..translator.row_text import GELU_TAIL
 from ..trees.ranker import PROPOSALS, TAU
 from .difference import difference

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from ..translator.dimensions import Dimensions
-from ..translator.numpy_layers import Linear, NumpyLayer, Tensors
+from ..translator.numpy_layers import Dimensions, Linear, NumpyLayer, Tensors
 from ..translator.rows import Floats, centred, gelu
 from ..translator.word_vectors import RESOLVED_SIZE, FixedWords, described_arrays
 from .code_maps import ORDER

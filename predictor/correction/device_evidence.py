@@ -79,14 +79,14 @@ def _read(predictor: Checkpoint, ranker: Ranker, device: Device, path: Path,
     from seqtune.data.device_times import device_times
     from seqtune.data.journal.journal import Journal
 
-    from .correction import Correction
-    from .observations import LEAST_ROWS, MAX_ROWS
-
     own = _OwnTimes(path, device, verified)
     with Journal(path) as records:
         state = records.state(device.key)
         if not any(state):
             return None
+        from .correction import Correction
+        from .observations import LEAST_ROWS, MAX_ROWS
+
         name = _digest(predictor, ranker, device, path, state, verified)
         kept = _load(name)
         if kept is not None:

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .dimensions import Dimensions
+from .numpy_layers import Dimensions
 from .quantity_codes import resolved_numbers
 from .transformer import ByteDropout
 from .word_vectors import RESOLVED_SIZE

@@ -1,4 +1,4 @@
-"""The layers of a transformer for predictions without PyTorch: NumPy holds the arrays, `rows` computes the products.
+"""The sizes of a translator, and its layers for predictions without PyTorch: NumPy holds arrays, `rows` computes.
 
 A prediction is a few hundred products of a few rows each; PyTorch would spend most of the time between them. The same
 functions as in `seqtune.predictor.translator.transformer` are rearranged here, exactly. Everything that is added to the
@@ -13,13 +13,56 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from .dimensions import Dimensions
+from ..sequence.numeric_codes import CODE_SIZE
+from ..sequence.vocabulary import Vocabulary
 from .rows import Attended, Floats, Matrix, MatrixTable, Numbers, centred, decode, encode
 
 Tensors = Mapping[str, Floats]  # the state of a network by name
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """The sizes of a translator. The first eight follow from the vocabulary and its numeric codes (see `of`)."""
+
+    names: int
+    words: int
+    targets: int
+    groups: int
+    derived: int
+    longest: int  # target words of the longest sentence
+    code: int
+    quantities: int  # compared with the values of target words; 0: a word means the same for every problem
+    width: int = 128
+    layers: int = 3  # in the encoder
+    decoder_layers: int = 0  # 0: as many as in the encoder
+    heads: int = 4
+    hidden: int = 256  # width of the feed-forward blocks
+    dropout: float = 0.1
+    word_dropout: float = 0.05  # source words read as <unknown> in training, so that <unknown> gets a meaning
+    number_dropout: float = 0.01  # the same for numbers
+    judge: int = 0  # hidden width of the judge of whole configurations; 0: none
+    facts: int = 0  # of the one operation whose sentence says which facts share a position; 0: each has its own
+
+    @property
+    def fixed_words(self) -> bool:
+        """Whether a target word has the same vector for every problem and after every prefix."""
+        return not self.quantities and not self.derived
+
+    @property
+    def depth(self) -> int:
+        """The number of the decoder's layers."""
+        return self.decoder_layers or self.layers
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, **options: Any) -> Dimensions:
+        """The dimensions for a vocabulary; `options` are values of the fields from `quantities` on."""
+        return cls(len(vocabulary.names), len(vocabulary.words), len(vocabulary.targets),
+                   len(vocabulary.parameter_names), len(vocabulary.derived), vocabulary.longest, CODE_SIZE,
+                   **{"quantities": len(vocabulary.quantities), **options})
 
 
 @dataclass(frozen=True, eq=False)

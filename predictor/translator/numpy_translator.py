@@ -31,8 +31,7 @@ from seqtune.kernels.problem import Problem
 from ..sequence.beam import Allowed, Scores
 from ..sequence.source_facts import own_facts, own_positions
 from ..sequence.vocabulary import BEGIN, Vocabulary, Words
-from .dimensions import Dimensions
-from .numpy_layers import Linear, NumpyLayer, Tensors
+from .numpy_layers import Dimensions, Linear, NumpyLayer, Tensors
 from .rows import (
     AT_ONCE,
     Attended,

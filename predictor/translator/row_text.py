@@ -1,4 +1,4 @@
-"""Row text: the LLVM IR of the arithmetic of a prediction: matrix products, attention and functions of rows.
+"""Row text: the LLVM IR of functions of rows, and how rows are read, written and added up by vectors of LANES floats.
 
 Every number that a function writes is computed in one order of operations, from its own row alone. The order is that
 of vectors of LANES floats, whatever the CPU's vectors are: LLVM cuts them into the CPU's own. So the result depends
@@ -8,40 +8,39 @@ give the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 from seqtune.kernels.llvm.text.elements import FP32
 from seqtune.kernels.llvm.text.vector_math import exp_of_negative
-from seqtune.kernels.llvm.text.vectors import Vectors, declare_math, float_text
-from seqtune.kernels.llvm.text.writer import Writer, declarations
+from seqtune.kernels.llvm.text.vectors import Vectors, float_text
+from seqtune.kernels.llvm.text.writer import Writer
 
-from .lane_text import LANES, VECTOR, across, dot, dots, first_lanes, lanes, load, store, unit_scale
-from .layer_text import SIGNATURES as LAYER_SIGNATURES
-from .layer_text import layer_text
-from .product_text import SIGNATURE, product_text
-
+LANES = 16  # floats of a vector
+EPSILON = 1e-5  # of PyTorch's layer norm
+VECTOR = f"<{LANES} x float>"
+_INTEGERS = f"<{LANES} x i32>"
+_NUMBERS = f"<{', '.join(f'i32 {lane}' for lane in range(LANES))}>"
+KEYS = 4  # positions whose scores are added up together
 # ln of the normal distribution function of -|x| as a polynomial of |x|; the first coefficient is that of |x|^5. It was
 # fitted so that the greatest error of gelu is least: 5e-7, which is the spacing of float32 numbers around 4.
 GELU_TAIL = (-0.0003280729636587605, 0.004910640277841955, -0.03592400208323824, -0.3188424656785892,
              -0.7976653527835121, -0.6931732588960425)
 
-KEYS = 4  # positions whose scores are added up together
-
 # Entry -> its parameters; pitches are the floats from a row to the next one.
 SIGNATURES = {
-    "multiply": SIGNATURE,
     "attend": "ptr %query, i64 %query_pitch, ptr %pairs, i64 %pair_pitch, ptr %starts, ptr %counts, i64 %rows, "
               "i64 %heads, i64 %size, ptr %scratch, ptr %y",
     "gelu": "ptr %x, i64 %count",
     "unit": "ptr %x, i64 %rows, i64 %size, ptr %y",
     "centre": "ptr %x, i64 %rows, i64 %size, ptr %y",
     "dots": "ptr %a, i64 %a_pitch, ptr %b, i64 %b_pitch, i64 %rows, i64 %size, ptr %y",
-    **LAYER_SIGNATURES,
 }
 
 
-def text(bits: int) -> str:
-    """The module for a CPU whose vectors have `bits` bits; its entries are the keys of `SIGNATURES`."""
-    return "\n".join([declarations(LANES), declare_math(LANES), FP32.declare(LANES), product_text(bits), _attend(),
-                      _gelu(), _unit(), _centre(), _dots(), layer_text()])
+def row_text() -> str:
+    """The functions of `SIGNATURES`."""
+    return "\n".join([_attend(), _gelu(), _unit(), _centre(), _dots()])
 
 
 def _function(write: Writer, name: str) -> str:
@@ -157,3 +156,100 @@ def _dots() -> str:
         a, b = (write.at(base, write.mul(row, f"{base}_pitch")) for base in ("%a", "%b"))
         write.store("float", dot(write, a, b, "%size"), write.at("%y", row))
     return _function(write, "dots")
+
+
+def first_lanes(write: Writer, count: str) -> str:
+    """The first `count` lanes; none where it is negative."""
+    narrow = write.let(f"trunc i64 {write.i64('smin', count, LANES)} to i32")
+    first = write.let(f"insertelement {_INTEGERS} poison, i32 {narrow}, i32 0")
+    counts = write.let(f"shufflevector {_INTEGERS} {first}, {_INTEGERS} poison, {_INTEGERS} zeroinitializer")
+    return write.let(f"icmp slt {_INTEGERS} {_NUMBERS}, {counts}")
+
+
+@contextmanager
+def lanes(write: Writer, count: str) -> Iterator[tuple[str, str]]:
+    """Loop over `count` floats, a vector at a time: the index of its first float, and the mask of those that exist."""
+    with write.loop(0, count, LANES) as index:
+        yield index, first_lanes(write, write.i64("sub", count, index))
+
+
+def load(write: Writer, base: str, index: str, mask: str) -> str:
+    """Read the lanes of a mask from float `index` on; the others are 0."""
+    return FP32.load_masked(write, LANES, write.at(base, index), mask)
+
+
+def store(write: Writer, value: str, base: str, index: str, mask: str) -> None:
+    """Write the lanes of a mask from float `index` on."""
+    FP32.store_masked(write, LANES, value, write.at(base, index), mask)
+
+
+def across(write: Writer, value: str, operation: str = "fadd") -> str:
+    """Reduce the lanes of a vector to a float, by `fadd` or to the `larger` one: halves join until a lane is left."""
+    count = LANES
+    while count > 1:
+        half = count // 2
+        low, high = (write.shuffle(count, value, "poison", range(begin, begin + half)) for begin in (0, half))
+        if operation == "larger":
+            v = Vectors(write, half)
+            value = v.select(v.compare("ogt", low, high), low, high)
+        else:
+            value = write.let(f"{operation} <{half} x float> {low}, {high}")
+        count = half
+    return write.let(f"extractelement <1 x float> {value}, i32 0")
+
+
+def dot(write: Writer, first: str, second: str, size: str) -> str:
+    """The sum of the products of two rows of `size` > 0 floats."""
+    passes = write.i64("udiv", write.add(size, LANES - 1), LANES)
+
+    def step(carried: list[str]) -> list[str]:
+        index, total = carried
+        mask = first_lanes(write, write.i64("sub", size, index))
+        added = write.fma(LANES, load(write, first, index, mask), load(write, second, index, mask), total)
+        return [write.add(index, LANES), added]
+
+    return across(write, write.repeat(passes, [("i64", "0"), (VECTOR, "zeroinitializer")], step)[1])
+
+
+def across_each(write: Writer, values: Sequence[str]) -> str:
+    """Add up the lanes of each of several vectors as `across` does: a vector of the sums.
+
+    Two vectors join into one while there are several, so that most instructions work for several sums. The number of
+    values is a power of two.
+    """
+    vectors, size, left = list(values), LANES, LANES  # lanes of a vector, and how many of them are of one value
+    while left > 1:
+        half, others = left // 2, vectors[1::2] or ["poison"]
+        begins = range(0, size * 2 if len(vectors) > 1 else size, left)
+        added = []
+        for first, second in zip(vectors[::2], others, strict=True):
+            low, high = (write.shuffle(size, first, second, [begin + lane for begin in begins for lane in part])
+                         for part in (range(half), range(half, left)))
+            added.append(write.let(f"fadd <{len(begins) * half} x float> {low}, {high}"))
+        vectors, size, left = added, len(begins) * half, half
+    return vectors[0]
+
+
+def dots(write: Writer, row: str, others: Sequence[str], size: str) -> str:
+    """The sums of the products of a row and each of several others: a vector of what `dot` gives."""
+    passes = write.i64("udiv", write.add(size, LANES - 1), LANES)
+
+    def step(carried: list[str]) -> list[str]:
+        index, *totals = carried
+        mask = first_lanes(write, write.i64("sub", size, index))
+        x = load(write, row, index, mask)
+        return [write.add(index, LANES), *(write.fma(LANES, x, load(write, other, index, mask), total)
+                                           for other, total in zip(others, totals, strict=True))]
+
+    return across_each(write, write.repeat(passes, [("i64", "0"), *[(VECTOR, "zeroinitializer")] * len(others)],
+                                           step)[1:])
+
+
+def unit_scale(write: Writer, row: str, size: str) -> str:
+    """The factor that scales a centred row to length 1."""
+    length = dot(write, row, row, size)
+    sizes = write.let(f"sitofp i64 {size} to float")
+    total = write.let(f"fadd float {length}, {write.let(f'fmul float {sizes}, {float_text(EPSILON)}')}")
+    v = Vectors(write, LANES)
+    root = v.unary("sqrt", write.splat(LANES, total))
+    return write.let(f"extractelement {VECTOR} {v.div(v.constant(1.0), root)}, i32 0")

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from seqtune.kernels.llvm.aligned import aligned
 from seqtune.tuner.backends.llvm.compiled import Functions, address, compiled
 
-from .lane_text import LANES
-from .layer_text import SCORED
-from .product_text import ADD, GELU, PANEL, UNIT
-from .row_text import SIGNATURES, text
+from .layer_text import ADD, GELU, PANEL, SCORED, SIGNATURES, UNIT, text
+from .row_text import LANES
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .dimensions import Dimensions
+from .numpy_layers import Dimensions
 
 Pairs = tuple[tuple[Tensor, Tensor], ...]  # for each layer: keys and values, both (B, heads, positions, W / heads)
 

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..sequence.vocabulary import PAD, UNKNOWN, SourceBatch, Vocabulary
-from .dimensions import Dimensions
 from .judge import Judge
-from .numpy_layers import Tensors
+from .numpy_layers import Dimensions, Tensors
 from .quantity_codes import fit_numbers, resolved_numbers
 from .transformer import DecoderLayer, EncoderLayer, Pairs, _feed_forward
 from .word_vectors import FIT_SIZE, RESOLVED_SIZE, described_arrays

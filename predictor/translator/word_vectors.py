@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from ..sequence.numeric_codes import codes
 from ..sequence.vocabulary import Vocabulary, Words
-from .dimensions import Dimensions
-from .numpy_layers import Linear, Tensors, layer_shapes, with_biases
+from .numpy_layers import Dimensions, Linear, Tensors, layer_shapes, with_biases
 from .rows import Floats, Matrix, centred, gelu
 
 FIT_SIZE = 4  # numbers for each pair of quantity and value

@@ -12,7 +12,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernel, table
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.translator.dimensions import Dimensions
+from seqtune.predictor.translator.numpy_layers import Dimensions
 from seqtune.predictor.translator.word_vectors import described_arrays, shapes
 from seqtune.tuner.backends.discovery import find
 

@@ -13,8 +13,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.sequence.beam import beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.translator import numpy_translator
-from seqtune.predictor.translator.dimensions import Dimensions
-from seqtune.predictor.translator.numpy_layers import Linear
+from seqtune.predictor.translator.numpy_layers import Dimensions, Linear
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
 from seqtune.predictor.translator.word_vectors import shapes

@@ -15,7 +15,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
-from seqtune.predictor.translator.dimensions import Dimensions
+from seqtune.predictor.translator.numpy_layers import Dimensions
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.quantity_codes import fit_numbers, resolved_numbers
 from seqtune.predictor.translator.translator import Choices, Source, Translator
