@@ -1,4 +1,7 @@
-"""Say: a callback that receives a short text for each step of long work."""
+"""Say: a callback that receives lines for the user.
+
+A parameter `progress` receives a line for each step of long work, and `note` one for what the user should notice.
+"""
 
 from __future__ import annotations
 
@@ -7,5 +10,5 @@ from collections.abc import Callable
 Say = Callable[[str], None]
 
 
-def silent(step: str) -> None:
+def silent(step: object) -> None:
     """Ignore the step."""

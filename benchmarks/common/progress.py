@@ -6,5 +6,5 @@ import sys
 
 
 def say(step: object) -> None:
-    """Print a line about the progress."""
-    print(step, file=sys.stderr, flush=True)
+    """Print a line about the progress: a text, or something with one."""
+    print(getattr(step, "text", step), file=sys.stderr, flush=True)

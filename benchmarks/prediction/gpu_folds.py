@@ -71,7 +71,7 @@ def evaluate_fold(training: Sequence[MeasuredTask], own: Sequence[MeasuredTask],
 
     say(f"training on {len(training)} problems, {len(own)} to evaluate")
     checkpoint, _ = train_model(training, [task.problem for task in own], options_of(given),
-                                lambda progress: say(progress.text), say)
+                                say)
     with one_thread():
         predictors = fitted(training, checkpoint, list(METHODS))
         asked = [{"problem": task.problem.key, "configurations": int(task.known.sum()), "space": len(task.task),

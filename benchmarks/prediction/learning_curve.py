@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.times.examples import Examples
     from seqtune.predictor.learning.times.options import TrainingOptions
-    from seqtune.predictor.training.progress import Progress
     from seqtune.predictor.trees.ranker import Ranker
 
 METHODS = ("transformer", "trees", OURS)
@@ -90,7 +89,7 @@ def trained(material: Material, options: TrainingOptions, deadline: float) -> tu
     assert sampled is not None
     examples = Examples(material.examples.measured, sampled.limited(options.extra))
     model, began = untrained(sampled.vocabulary, options), time.monotonic()
-    state = fit(model, sampled.vocabulary, examples, [], options, _progress, began, deadline=deadline)
+    state = fit(model, sampled.vocabulary, examples, [], options, say, began, deadline=deadline)
     if state.interrupted:
         raise KeyboardInterrupt
     if state.epoch < options.epochs:
@@ -217,10 +216,6 @@ def draw(results: Results, path: Path) -> None:
     axis.set_xlabel(f"sampled problems (dotted: the best of {SHORTLIST} proposals)", loc="left")
     axis.set_ylabel("share of the teacher's best speed")
     save(figure, path)
-
-
-def _progress(step: Progress) -> None:
-    say(step.text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

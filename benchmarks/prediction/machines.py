@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.predictors import Predictor
-    from seqtune.predictor.training.progress import Progress
 
 NEVER, CALIBRATED, FEW, BOTH = "no data of it", "after calibrate", "after retrain", "after retrain and calibrate"
 
@@ -120,7 +119,7 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
                               state=given.work / f"{folder.name}-training")
     training = measured_tasks(split.without, held_out=False)
-    checkpoint, report = train_model(training, held_out_problems(split.without), options, _progress)
+    checkpoint, report = train_model(training, held_out_problems(split.without), options, say)
     if report["interrupted"]:
         raise SeqtuneError("the training was interrupted; run the command again to resume")
     checkpoint.save(folder)
@@ -138,7 +137,7 @@ def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: D
         adapted = joined(predictor, continued(predictor, Selection.of(few, old, options), options))
         assert adapted is not None
         return adapted, {"new_problems": given.few}
-    checkpoint, report = retrain(predictor, few, old, options, _progress)
+    checkpoint, report = retrain(predictor, few, old, options, say)
     if report.interrupted:
         raise SeqtuneError("the retraining was interrupted; run the command again")
     assert not any(report.not_evaluated.values())  # `LeftOut` keeps the training problems away from all held-out ones
@@ -212,10 +211,6 @@ def other_devices(results: Results) -> list[str]:
     words = f", except for {', '.join(changed)}, where kernels were new" if changed else ""
     return ["No other device lost anything by a retraining: its answers are, bit for bit, those of the checkpoint that "
             f"the retraining began from, which the retrained one keeps for it{words}."]
-
-
-def _progress(step: Progress) -> None:
-    say(f"epoch {step.epoch}/{step.epochs}, loss {step.loss:.4f}, {step.seconds:.0f} s")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -230,10 +230,6 @@ def _reading(results: Results) -> str:
         f"The boosted trees of this table were trained on {trees} {available:,} problems with solver timings."))
 
 
-def _step(step: Any) -> None:
-    say(getattr(step, "text", step))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.data.formats.miopen_import import read_files
@@ -261,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = given.checkpoint or given.work / "checkpoint"
     if given.checkpoint is None and not path.exists():
         options = replace(label_options(), state=given.work / "training")
-        train(read_files(files)[0], options, _step, _step)[0].save(path)
+        train(read_files(files)[0], options, say)[0].save(path)
     if given.train_only:
         print(path)
         return

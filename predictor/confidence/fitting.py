@@ -59,7 +59,7 @@ class ObservedProposals:
 
 
 def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None = None, seed: int = 0,
-                   say: Say = silent, known: Sequence[ObservedProposals] = (),
+                   progress: Say = silent, known: Sequence[ObservedProposals] = (),
                    least: int = LEAST_TASKS) -> ConfidenceModel | None:
     """Fit a confidence model to at least `least` measured training tasks; None if they are fewer.
 
@@ -71,9 +71,9 @@ def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None =
     if len(tasks) < least or len({measured.problem.key for measured in tasks}) < FOLDS:
         return None
     parts, groups = parts_by_problem(tasks, seed), parts_by_machine(tasks)
-    say(f"confidence: trees without a third of the problems, {FOLDS} times")
+    progress(f"confidence: trees without a third of the problems, {FOLDS} times")
     unseen = observe(tasks, parts, options)
-    say(f"confidence: trees without a machine, {len(groups)} times")
+    progress(f"confidence: trees without a machine, {len(groups)} times")
     new = observe(tasks, groups, options)
     known = unseen if len(known) < least else known
     if len(known) < least:

@@ -57,12 +57,12 @@ class SolverRow(Row):
     default_share: float  # of always choosing the solver that is fastest most often, among those that apply
 
 
-def score_labels(proposals: Propose, labels: Mapping[str, Labels], say: Say = silent) -> list[LabelRow]:
+def score_labels(proposals: Propose, labels: Mapping[str, Labels], progress: Say = silent) -> list[LabelRow]:
     """Score the proposals of a method: a row for each solver and device."""
     rows = []
     for name, own in labels.items():
         for device, part in own.by_device().items():
-            say(f"scoring {len(part)} labels of {name} on {device}")
+            progress(f"scoring {len(part)} labels of {name} on {device}")
             wanted = part.value_indices[:, None]
             same = (proposals(part, TOP) == wanted) & (wanted >= 0)
             whole = same.all(axis=2)

@@ -5,7 +5,7 @@ A new kind is a class that follows `Learning` and one line in LEARNINGS.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from seqtune.tuner.measuring.deadline import Deadline
 
     from ..checkpoint import Checkpoint
+    from ..training.progress import Progress
+    from .times.recipe import Recipe
 
 # What a checkpoint learns from -> "module:attribute" of a class without arguments that follows `Learning`
 LEARNINGS: dict[str, str] = {
@@ -40,20 +42,6 @@ class ResultRow(Protocol):
         ...
 
 
-class GivenOptions(Protocol):
-    """All options of a training: `predictor.learning.times.recipe.Recipe`."""
-
-    @property
-    def name(self) -> str:
-        """The name of the file, for the checkpoint's provenance."""
-        ...
-
-    @property
-    def options(self) -> Any:
-        """The options, of the kind of models that is trained."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingRequest:
     """A user's request for a training; where a number is None, the kind of model chooses it."""
@@ -67,7 +55,7 @@ class TrainingRequest:
     deadline: Deadline | None = None  # of a retraining
     force: bool = False  # train on data that look like noise
     protect_held_out: bool = False  # do not learn from problems near a held-out one; else the held-out one is not used
-    recipe: GivenOptions | None = None  # all options of a training; then `seed` is the recipe's
+    recipe: Recipe | None = None  # all options of a training; then `seed` is the recipe's
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +74,13 @@ class Learning(Protocol):
         """Return whether the data set is of this kind."""
         ...
 
-    def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
-              say: Say) -> tuple[Checkpoint, dict[str, Any]]:
+    def train(self, data: Dataset, request: TrainingRequest,
+              progress: Progress) -> tuple[Checkpoint, dict[str, Any]]:
         """Train a model on the training part of a data set; return it and a report that JSON can hold."""
         ...
 
     def retrain(self, model: Checkpoint, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None, say: Say) -> tuple[Checkpoint, dict[str, Any]]:
+                progress: Progress) -> tuple[Checkpoint, dict[str, Any]]:
         """Adapt a model to new records; return the new one and a report that JSON can hold.
 
         Other devices keep their answers. With `scratch` the report also contains the results of a training on the new
@@ -101,7 +89,7 @@ class Learning(Protocol):
         ...
 
     def evaluate(self, model: Checkpoint, data: Dataset, request: EvaluationRequest, progress: Say,
-                 warn: Say) -> Sequence[ResultRow]:
+                 note: Say) -> Sequence[ResultRow]:
         """The rows of a table that compares a model with other methods on problems that it was not trained on."""
         ...
 

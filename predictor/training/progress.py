@@ -1,13 +1,15 @@
-"""Progress: the state of a training after an epoch, as users see it."""
+"""Progress: where a training stands, as users see it: a line of text for a step, or an Epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from ..say import silent
+
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Epoch:
     """The state of a training after an epoch."""
 
     stage: str  # "training" or "refitting"
@@ -30,4 +32,15 @@ class Progress:
         return f"{self.stage}: epoch {self.epoch}/{self.epochs}, {loss}, {self.seconds:.0f} s{left}"
 
 
-OnProgress = Callable[[Progress], None]
+Progress = Callable[[str | Epoch], None]
+
+
+def parted(epochs: Callable[[Epoch], object], lines: Callable[[str], object] = silent) -> Progress:
+    """What hands every epoch on to one function, and every line to another."""
+    def receive(step: str | Epoch) -> None:
+        if isinstance(step, str):
+            lines(step)
+        else:
+            epochs(step)
+
+    return receive

@@ -27,9 +27,9 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from seqtune.errors import MisuseError, check_installed
 from seqtune.tuner.stop_request import StopRequest
 
-from ..say import Say, silent
+from ..say import silent
 from .conditions import no_launcher
-from .progress import OnProgress, Progress
+from .progress import Epoch, Progress
 from .state import TrainingState
 
 check_installed("train", "accelerate")  # the Trainer misses it only when it is made
@@ -123,12 +123,11 @@ class Training(TrainerCallback, Generic[Net, Batch]):  # type: ignore[misc]
     """
 
     def __init__(self, state: TrainingState[Net], course: Course[Net, Batch], options: TrainerOptions,
-                 stop: StopRequest, save: Callable[[], None] | None, on_progress: OnProgress | None,
-                 began: float) -> None:
+                 stop: StopRequest, save: Callable[[], None] | None, progress: Progress, began: float) -> None:
         self.state, self.course, self.options = state, course, options
         self.first = state.epoch  # epochs before this run
         self.epochs = options.epochs if course.until is None else course.until
-        self._stop, self._save, self._on_progress, self._began = stop, save, on_progress, began
+        self._stop, self._save, self._progress, self._began = stop, save, progress, began
         self._run_began = self._saved_at = time.monotonic()
         self._saved = state.epoch
 
@@ -175,11 +174,10 @@ class Training(TrainerCallback, Generic[Net, Batch]):  # type: ignore[misc]
         epoch, now = self.state.epoch, time.monotonic()
         if epoch % self.options.save_every == 0 or now - self._saved_at > SAVE_SECONDS or not self.goes_on:
             self._save_state()
-        if self._on_progress is not None:
-            done, now = epoch - self.first, time.monotonic()
-            left = (now - self._run_began) / done * (self.epochs - epoch) if done > 1 else None
-            self._on_progress(Progress("training" if self.course.until is None else "refitting", epoch, self.epochs,
-                                       loss, self.state.best_epoch, now - self._began, left, figures))
+        done, now = epoch - self.first, time.monotonic()
+        left = (now - self._run_began) / done * (self.epochs - epoch) if done > 1 else None
+        self._progress(Epoch("training" if self.course.until is None else "refitting", epoch, self.epochs,
+                             loss, self.state.best_epoch, now - self._began, left, figures))
         if not self.goes_on:  # a report may have been answered by Ctrl-C
             self._save_state()
             control.should_training_stop = True
@@ -222,7 +220,7 @@ class EpochTrainer(Trainer):  # type: ignore[misc]
 
 
 def fit(network: Net, course: Course[Net, Any], options: TrainerOptions, fingerprint: str = "",
-        on_progress: OnProgress | None = None, say: Say = silent, began: float | None = None) -> TrainingState[Net]:
+        progress: Progress = silent, began: float | None = None) -> TrainingState[Net]:
     """Train a network and return the final state, whose `kept` is the trained network.
 
     Ctrl-C ends the training after at least one epoch. Where states are saved, the first Ctrl-C or SIGTERM lets the
@@ -234,7 +232,7 @@ def fit(network: Net, course: Course[Net, Any], options: TrainerOptions, fingerp
     state = TrainingState.begin(network, _optimizer(network, course, options))
     folder = options.state if course.until is None else None
     if folder is not None and state.load(folder, fingerprint):
-        say(f"resuming after epoch {state.epoch} of {options.epochs}")
+        progress(f"resuming after epoch {state.epoch} of {options.epochs}")
     if options.end_now and course.until is None:
         if not state.epoch:
             raise MisuseError(f"{folder} holds no unfinished training to end; leave out --end-now")
@@ -244,7 +242,7 @@ def fit(network: Net, course: Course[Net, Any], options: TrainerOptions, fingerp
     torch.set_num_threads(options.threads)
     try:
         with no_launcher(), StopRequest(STOPPING, options.state is not None) as stop:
-            training = Training(state, course, options, stop, save, on_progress,
+            training = Training(state, course, options, stop, save, progress,
                                 time.monotonic() if began is None else began)
             if training.goes_on:
                 EpochTrainer(training).train()

@@ -73,13 +73,13 @@ class Trees:
     """Trees fitted to the measured configurations, or the choices, of some tasks.
 
     `before` has boosters for some kernel families, `options.models` of each; `added` further trees continue each one.
-    At the deadline every booster has at least one tree, and those that are not complete end. `say` receives a line for
-    each kernel family.
+    At the deadline every booster has at least one tree, and those that are not complete end. `progress` receives a line
+    for each kernel family.
     """
 
     def __init__(self, fitting: Sequence[MeasuredTask | ChosenTask], options: TreesOptions | None = None,
                  before: Mapping[str, Sequence[xgboost.Booster]] | None = None, added: int = 0,
-                 deadline: Deadline | None = None, say: Say = silent) -> None:
+                 deadline: Deadline | None = None, progress: Say = silent) -> None:
         self.options = options or TreesOptions()
         self._deadline = Deadline() if deadline is None else deadline
         before = before or {}
@@ -98,7 +98,8 @@ class Trees:
                         self._rows(space if rows.all() else space.only(rows), ratios[part][rows]))
         self.models = {name: list(boosters) for name, boosters in before.items()}
         for number, (name, parts) in enumerate(kernels.items(), 1):
-            say(f"growing trees: {name}, {sum(len(part.own) for part in parts):,} rows ({number} of {len(kernels)})")
+            count = sum(len(part.own) for part in parts)
+            progress(f"growing trees: {name}, {count:,} rows ({number} of {len(kernels)})")
             self.models[name] = self._fit(parts, before.get(name), added)
 
     def _rows(self, space: SearchSpace, target: Floats | ChoiceRows) -> _Fitting:

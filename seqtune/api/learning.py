@@ -13,6 +13,7 @@ from seqtune.predictor.learning.kinds import TrainingRequest, learner, learning_
 from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.predictor.say import Say, silent
 from seqtune.predictor.training.conditions import check_can_train
+from seqtune.predictor.training.progress import parted
 
 from ..errors import InterruptedTraining, MisuseError, SeqtuneError, warned
 from .inputs import check_free, check_positive
@@ -71,7 +72,7 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
         say("no further epoch: only what the checkpoint needs beside them is computed, such as trees")
     try:
         with interrupted_by_sigterm():
-            model, report = learning.train(dataset, request, progress, say)
+            model, report = learning.train(dataset, request, parted(progress or silent, say))
             if sampling is not None:
                 report["sampling"] = sampling.to_json()
             written = Written(model.save(out), report)
@@ -140,7 +141,8 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
                 raise SeqtuneError(f"reading the data took longer than {minutes:g} minutes; give more (--minutes)")
             say(f"{len(new):,} new records, {len(old):,} old ones")
             request = TrainingRequest(epochs, extra, seed=seed, deadline=deadline)
-            adapted, report = learning_of(model).retrain(model, new, old, request, scratch, progress, say)
+            adapted, report = learning_of(model).retrain(model, new, old, request, scratch,
+                                                         parted(progress or silent, say))
     except KeyboardInterrupt:
         raise InterruptedTraining("stopped before the end of the first epoch, so nothing is kept") from None
     return Written(adapted.save(out), report)

@@ -75,7 +75,7 @@ class OnnxPrediction:
         """The same with the safe defaults."""
         return _sum(row.default_seconds for row in self.rows)
 
-    def remarks(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Lines about the answers and about the nodes that have none."""
         lines = [f"{row.answer.problem.brief()}: {reason}" for row in self.rows if (reason := row.answer.shortfall)]
         known = sum(row.seconds is not None for row in self.rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -182,17 +183,22 @@ class Prediction:
             return f"{text} ({self.remembered.origin})"
         return text + (" (from the journal)" if self.cached else "")
 
-    def remarks(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Lines about what the answer rests on, where there is something to know."""
         said = f": {self.note}" if self.note else ""
-        remarks = [f"predictor {self.predictor}{said}"] if said or self.device.backend in GPU_BACKENDS else []
+        notes = [f"predictor {self.predictor}{said}"] if said or self.device.backend in GPU_BACKENDS else []
         if self.failed_default:
-            remarks.append(self.failed_default)
+            notes.append(self.failed_default)
         if self.unverified:
-            remarks.append(f"not verified: {self.unverified}")
+            notes.append(f"not verified: {self.unverified}")
         if self.evidence:
-            remarks.append(f"corrected by {self.evidence} measurements of this device")
-        return remarks
+            notes.append(f"corrected by {self.evidence} measurements of this device")
+        return notes
+
+    def remarks(self) -> list[str]:
+        """The former name of `notes`."""
+        warnings.warn("Prediction.remarks is now called notes", DeprecationWarning, stacklevel=2)
+        return self.notes()
 
     @property
     def configuration(self) -> Configuration:

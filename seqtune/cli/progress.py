@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from seqtune.kernels.problem import Problem
-    from seqtune.predictor.training.progress import Progress as TrainingProgress
+    from seqtune.predictor.training.progress import Epoch
     from seqtune.tuner.run.plan import TuningProgress
 
 QUIET_SECONDS = 10.0  # seconds between two lines where there is no terminal
@@ -108,6 +108,6 @@ class TuningProgressBar:
             self.last = ""
 
 
-def epoch(step: TrainingProgress) -> None:
+def epoch(step: Epoch) -> None:
     """Print a line for an epoch."""
     line(step.text)

@@ -18,6 +18,8 @@ from seqtune.predictor.labels.learned import FILE as PACKED
 from seqtune.predictor.learning.kinds import TrainingRequest, learner
 from seqtune.predictor.learning.labels.learning import LabelLearning
 from seqtune.predictor.predictors import cached_checkpoint
+from seqtune.predictor.say import silent
+from seqtune.predictor.training.progress import parted
 from tests.support.command_line import Refused, Run
 from tests.support.label_toys import QUICK, WINOGRAD
 
@@ -67,7 +69,8 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
     data = Dataset.read(tmp_path / "labels.parquet")
     assert isinstance(learner(data), LabelLearning)
     said: list[str] = []
-    model, report = LabelLearning(QUICK).train(data, TrainingRequest(epochs=1), None, said.append)
+    model, report = LabelLearning(QUICK).train(data, TrainingRequest(epochs=1),
+                                               parted(silent, said.append))
     assert said == ["reading the labels", "growing trees"]
     assert report["epochs"] == 1
     assert isinstance(cached_checkpoint(model.save(tmp_path / "out")), Checkpoint)
@@ -77,7 +80,7 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
 def test_a_training_on_everything_leaves_nothing_to_evaluate_on(
         label_data: Dataset, label_files: list[Path], tmp_path: Path) -> None:
     request = TrainingRequest(epochs=2, refit=True)
-    model, report = LabelLearning(QUICK).train(label_data, request, None, lambda step: None)
+    model, report = LabelLearning(QUICK).train(label_data, request, silent)
     assert (report["labels"], report["timings"]) == (741, 200)
     with pytest.raises(MisuseError, match="learned from every problem"):
         evaluate(label_files, form="miopen", checkpoint=model.save(tmp_path / "out"))

@@ -133,7 +133,7 @@ def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evalu
     assert len(told) == 1
 
 
-def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
+def test_the_table_of_a_retraining_fits_a_terminal_and_its_notes_are_printed(
         monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def outcomes(share: float) -> list[Outcome]:
         logs = {("seqtune", count): math.log(share) for count in (0, 3)}
@@ -154,8 +154,8 @@ def test_the_table_of_a_retraining_fits_a_terminal_and_its_remarks_are_notes(
     assert "(left out: 0)" in printed.out
     assert all(device in " ".join(printed.out.split()) for device in report.unchanged)
     assert "ended by the time limit" in " ".join(printed.out.split())
-    assert printed.err.splitlines() == [f"note: {remark}" for remark in report.remarks]
-    assert len(report.remarks) == 4
+    assert printed.err.splitlines() == [f"note: {note}" for note in report.notes]
+    assert len(report.notes) == 4
     assert "note: 3 of 5 epochs fitted into the time" in printed.err
 
 

@@ -24,6 +24,7 @@ from seqtune.predictor.largest import MEASURE
 from seqtune.predictor.learning.kinds import shipped_learner
 from seqtune.predictor.learning.times.learning import LearnedProblems
 from seqtune.predictor.predictors import answers_for
+from seqtune.predictor.say import silent
 from tests.support.devices import described_gpu
 from tests.support.doors import DOORS
 from tests.support.installation.optional import TRAINING, skip_without
@@ -121,7 +122,7 @@ def test_an_answer_says_if_only_choices_of_its_chip_or_its_kernels_were_learned(
     assert (answer.predictor, answer.note, many.note) == (NAME, note, note)
     assert (answer.confidence is not None) == has_share
     assert answer.to_json().get("note", "") == note
-    assert answer.remarks() == [f"predictor {NAME}: {note}" if note else f"predictor {NAME}"]
+    assert answer.notes() == [f"predictor {NAME}: {note}" if note else f"predictor {NAME}"]
 
 
 def test_a_problem_larger_than_all_training_problems_has_a_note() -> None:
@@ -132,7 +133,7 @@ def test_a_problem_larger_than_all_training_problems_has_a_note() -> None:
             "extrapolates")
     described = described_gpu("cuda", "h100")
     assert [answering(problem, described).notes for problem in (larger, smaller)] == [(note,), ()]
-    assert seqtune.predict(larger, "cuda:h100", top=1).remarks() == [f"predictor {NAME}: {note}"]
+    assert seqtune.predict(larger, "cuda:h100", top=1).notes() == [f"predictor {NAME}: {note}"]
     assert answering(larger, replace(described, name="cuda:0")).notes == (f"{note}: {MEASURE}",)
 
 
@@ -149,13 +150,14 @@ def test_a_training_on_times_and_choices_together_says_what_it_does_and_answers(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without(*TRAINING)
     from seqtune.predictor.learning.times.training import train_model
+    from seqtune.predictor.training.progress import parted
 
     data = Dataset.read(GPUS / "nvidia_h100.parquet")
     times = replace(data, rows=data.rows[data.rows["kernel"] == "triton.gemm"])
     learned = LearnedProblems.of(times.merge(chosen_dataset(["a100", "h200"], [1024])), protect_held_out=False)
     steps: list[str] = []
     checkpoint, _ = train_model(learned.training, learned.held_out, replace(OPTIONS, epochs=1),
-                                lambda epoch: steps.append(epoch.text), steps.append)
+                                parted(silent, steps.append))
     assert [step.partition(",")[0] for step in steps[:2]] == ["growing trees: triton.gemm",
                                                               "growing trees: triton.scaled_gemm"]
     assert "making the examples" in steps[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from ...checkpoint import Checkpoint
 from ...labels.evaluation import Row, choose, propose, score_labels, score_solvers
 from ...labels.labels import TIMED, read_labels, read_solver_timings
 from ...say import Say
+from ...training.progress import Progress
 from ...translator.threads import one_thread
 from ..kinds import EvaluationRequest, TrainingRequest
 from ..times.options import TrainingOptions, label_options
@@ -29,26 +30,26 @@ class LabelLearning:
         """Whether the data set holds labels and times of MIOpen's solvers."""
         return data.holds_labels
 
-    def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
-              say: Say) -> tuple[Checkpoint, dict[str, Any]]:
+    def train(self, data: Dataset, request: TrainingRequest,
+              progress: Progress) -> tuple[Checkpoint, dict[str, Any]]:
         """Train a model and report on it; see `Learning.train`."""
         from .training import train
 
         options, recipe = self.options or label_options(), request.recipe
         options = recipe.options if recipe is not None else replace(
             options, seed=request.seed, refit=request.refit, epochs=request.epochs or options.epochs)
-        model, report = train(data, replace(options, state=request.state, end_now=request.end_now), progress, say)
+        model, report = train(data, replace(options, state=request.state, end_now=request.end_now), progress)
         named = {} if recipe is None else {"recipe": recipe.name}
         return replace(model, provenance={**model.provenance, **named}), report
 
     def retrain(self, model: Checkpoint, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None, say: Say) -> tuple[Checkpoint, dict[str, Any]]:
+                progress: Progress) -> tuple[Checkpoint, dict[str, Any]]:
         """Raise MisuseError: a model of labels is always trained from scratch."""
         raise MisuseError("a model of MIOpen's labels cannot be retrained: train one on old and new labels in one data "
                           "set (seqtune train)")
 
     def evaluate(self, model: Checkpoint, data: Dataset, request: EvaluationRequest, progress: Say,
-                 warn: Say) -> Sequence[Row]:
+                 note: Say) -> Sequence[Row]:
         """The scores on labels and timings that the model has not learned from. Raises MisuseError without any."""
         if request.methods is not None or request.queries is not None:
             raise MisuseError("--methods, --live and --problems are for data sets of measurements")
@@ -63,7 +64,7 @@ class LabelLearning:
             raise MisuseError("nothing to evaluate on: the checkpoint has learned from every problem in these files")
         skipped = sum(map(len, labels.values())) - sum(map(len, unseen.values()))
         if skipped:
-            warn(f"{skipped} labels are not evaluated: their problems were learned from, or their solvers are unknown")
+            note(f"{skipped} labels are not evaluated: their problems were learned from, or their solvers are unknown")
         with one_thread():
             rows = score_labels(partial(propose, model.next_word()), unseen, progress)
             progress("scoring the choice of solvers")

@@ -28,11 +28,11 @@ from ...checkpoint import Checkpoint
 from ...labels.chains import grow
 from ...labels.labels import TIMED, Labels, SolverTimings, read_labels, read_solver_timings
 from ...labels.learned import LearnedLabels, filter_of
-from ...say import Say, silent
+from ...say import silent
 from ...sequence.source_columns import SourceColumns
 from ...sequence.source_facts import own_facts
 from ...sequence.vocabulary import BEGIN, Vocabulary, Words
-from ...training.progress import OnProgress
+from ...training.progress import Progress
 from ...training.state import OUTSIDE, describe
 from ...training.trainer import Course, fit
 from ...translator.translator import Choices, Source, Translator
@@ -116,21 +116,20 @@ def batches_of(labels: Sequence[Examples], timings: Sequence[Examples], batch: i
     return [steps[number] for number in generator.permutation(len(steps))]
 
 
-def train(data: Dataset, options: TrainingOptions, on_progress: OnProgress | None = None,
-          say: Say = silent) -> tuple[Checkpoint, dict[str, Any]]:
+def train(data: Dataset, options: TrainingOptions, progress: Progress = silent) -> tuple[Checkpoint, dict[str, Any]]:
     """Train on the labels and timings of a data set: of all problems (`refit`), or of those that are not held out.
 
     Ctrl-C keeps the weights so far, or raises KeyboardInterrupt if there is a folder of states. Raises MisuseError.
     """
-    say("reading the labels")
+    progress("reading the labels")
     labels, timings = read_labels(data), read_solver_timings(data)
     if not options.refit:
         timings = timings.take(~timings.held_out)
         labels = {name: part for name, own in labels.items() if len(part := own.take(~own.held_out))}
     if not labels:
         raise MisuseError("there are no labels to learn from: find-dbs hold only times of solvers; import perf-dbs")
-    model, vocabulary, report = train_network(labels, timings, options, on_progress, say)
-    say("growing trees")
+    model, vocabulary, report = train_network(labels, timings, options, progress)
+    progress("growing trees")
     seen = filter_of(np.concatenate([*(own.hashes for own in labels.values()), timings.hashes ^ TIMED]))
     learned = LearnedLabels(seen, tables_of(data), grow([*labels.values()], options.threads, options.seed))
     provenance: dict[str, Any] = {"source": data.provenance.get("source", ""), "options": describe(options)}
@@ -139,8 +138,8 @@ def train(data: Dataset, options: TrainingOptions, on_progress: OnProgress | Non
     return replace(checkpoint, labels=learned), report
 
 
-def train_network(labels: Named, timings: SolverTimings, options: TrainingOptions, progress: OnProgress | None = None,
-                  say: Say = silent) -> tuple[Translator, Vocabulary, dict[str, Any]]:
+def train_network(labels: Named, timings: SolverTimings, options: TrainingOptions,
+                  progress: Progress = silent) -> tuple[Translator, Vocabulary, dict[str, Any]]:
     """Train a translator on labels by kernel and timings of solvers; return it, its vocabulary and a report."""
     torch.manual_seed(options.seed)
     vocabulary = vocabulary_of(labels, timings)
@@ -157,7 +156,7 @@ def train_network(labels: Named, timings: SolverTimings, options: TrainingOption
     for own in (*examples, *timed):
         for array in (own.sources.numbers, own.sources.words, own.inputs, own.wanted):
             digest.update(array.tobytes())
-    state = fit(model, course, options, digest.hexdigest(), progress, say)
+    state = fit(model, course, options, digest.hexdigest(), progress)
     if state.interrupted and options.state is not None:
         raise KeyboardInterrupt
     return state.kept.eval(), vocabulary, {

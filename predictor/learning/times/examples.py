@@ -72,11 +72,11 @@ def away_from(held_out: Sequence[Problem], tasks: Sequence[KnownTask]) -> list[K
     return [measured for measured in tasks if not avoided.has_near(measured.problem)]
 
 
-def make_teacher(fitting: Sequence[KnownTask], options: TrainingOptions, say: Say = silent) -> Trees | None:
+def make_teacher(fitting: Sequence[KnownTask], options: TrainingOptions, progress: Say = silent) -> Trees | None:
     """Fit the teacher's trees to these tasks; None if the options have no teacher."""
     if not options.teacher:
         return None
-    return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed), say=say)
+    return Trees(fitting, replace(options.trees, threads=options.threads, seed=options.seed), progress=progress)
 
 
 def make_examples(fitting: Sequence[KnownTask], teacher: Trees | None, vocabulary: Vocabulary,

@@ -19,6 +19,7 @@ from ...checkpoint import Checkpoint
 from ...learning.kinds import EvaluationRequest, TrainingRequest
 from ...say import Say
 from ...training.conditions import check_can_train
+from ...training.progress import Progress
 from ...translator.threads import one_thread
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ class TimesLearning:
         """Return whether the data set holds measurements or choices, whatever their device, but not MIOpen's."""
         return not data.holds_labels
 
-    def train(self, data: Dataset, request: TrainingRequest, progress: Callable[[Any], None] | None,
-              say: Say) -> tuple[Checkpoint, dict[str, Any]]:
-        """Train a model; see `Learning.train`. `progress` is called after every epoch.
+    def train(self, data: Dataset, request: TrainingRequest,
+              progress: Progress) -> tuple[Checkpoint, dict[str, Any]]:
+        """Train a model; see `Learning.train`.
 
         The options are those of the recipe. Without one they follow from the number of problems, and few measured
         problems are also cross-validated.
@@ -89,50 +90,50 @@ class TimesLearning:
         from .training import train_model
 
         if len(data) >= MANY:
-            say(f"finding the problems of {len(data):,} records")
+            progress(f"finding the problems of {len(data):,} records")
         learned = LearnedProblems.of(data, request.protect_held_out)
         training = learned.training
         measured = [task for task in training if isinstance(task, MeasuredTask)]
         choices = len(training) > len(measured)
         if learned.near_training:
-            say(f"note: {leakage_note(learned.near_training)}")
+            progress(f"note: {leakage_note(learned.near_training)}")
         if measured or not choices:
             check_sufficient(measured, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
         if request.recipe is not None:
             options = replace(request.recipe.options, state=request.state, end_now=request.end_now)
-            model, report = train_model(training, learned.held_out, options, progress, say)
+            model, report = train_model(training, learned.held_out, options, progress)
             model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
         elif choices and not measured:
             options = replace(choice_options(request.seed), refit=request.refit, state=request.state,
                               end_now=request.end_now)
             options = _requested(small_options(training, options) if is_small(training) else options, request)
-            model, report = train_model(training, learned.held_out, options, progress, say)
+            model, report = train_model(training, learned.held_out, options, progress)
         elif is_small(training) and not choices:
             options = _requested(small_options(training, options), request)
-            model, report = train_small(measured, learned.held_out, options, progress, say, request.force)
+            model, report = train_small(measured, learned.held_out, options, progress, request.force)
         else:
-            model, report = train_model(training, learned.held_out, _requested(options, request), progress, say)
+            model, report = train_model(training, learned.held_out, _requested(options, request), progress)
         report |= {"left_out": learned.left_out, "not_evaluated": list(learned.near_training)}
         return model, report
 
     def retrain(self, model: Checkpoint, new: Dataset, old: Dataset, request: TrainingRequest, scratch: bool,
-                progress: Callable[[Any], None] | None, say: Say) -> tuple[Checkpoint, dict[str, Any]]:
+                progress: Progress) -> tuple[Checkpoint, dict[str, Any]]:
         """Adapt the model to new records; see `Learning.retrain`."""
         from .adaptation.retraining import RETRAINING, retrain
 
         minutes = RETRAINING.minutes if request.deadline is None else request.deadline.seconds / 60
         options = _requested(replace(RETRAINING.within(minutes), seed=request.seed), request)
-        adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline, say)
+        adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline)
         return adapted, report.to_json()
 
     def evaluate(self, model: Checkpoint, data: Dataset, request: EvaluationRequest, progress: Say,
-                 warn: Say) -> Sequence[EvaluationRow | AgreementRow]:
+                 note: Say) -> Sequence[EvaluationRow | AgreementRow]:
         """Evaluate methods on held-out problems: rows by device, method and number of measured proposals.
 
         Where the data set holds out problems with another tuner's choices, rows say how often methods agree with them.
 
-        The request's queries are measured during the evaluation, all on one device; `warn` receives the number of their
+        The request's queries are measured during the evaluation, all on one device; `note` receives the number of their
         problems that are, or nearly are, training problems, and the problems that are left out.
         """
         from seqtune.data.chosen_tasks import chosen_tasks
@@ -149,8 +150,8 @@ class TimesLearning:
         if ANALYTIC in methods and not on_gpus:
             raise MisuseError(f"the method {ANALYTIC} estimates times on GPUs alone; other devices are evaluated")
         if request.queries is not None:
-            return _evaluate_live(model, data, methods, request.queries, progress, warn, self.open_contest)
-        data = data if request.protect_held_out else _without_leaked(data, warn)
+            return _evaluate_live(model, data, methods, request.queries, progress, note, self.open_contest)
+        data = data if request.protect_held_out else _without_leaked(data, note)
         chosen = chosen_tasks(data, held_out=True)
         if chosen:
             if request.methods is not None:
@@ -158,7 +159,7 @@ class TimesLearning:
             with one_thread():
                 return agreement_rows(methods_of(model, chosen_tasks(data, held_out=False)), chosen)
         with one_thread():
-            validated = None if _holds_out(data) else _cross_validated(model, data, methods, progress, warn)
+            validated = None if _holds_out(data) else _cross_validated(model, data, methods, progress, note)
             return evaluate(data, model, methods, progress=progress) if validated is None else validated
 
 
@@ -168,7 +169,7 @@ def _requested(options: Options, request: TrainingRequest) -> Options:
 
 
 def _cross_validated(model: Checkpoint, data: Dataset, methods: Sequence[str], progress: Say,
-                     warn: Say) -> Sequence[EvaluationRow] | None:
+                     note: Say) -> Sequence[EvaluationRow] | None:
     """The rows of a cross-validation of a model's training; None if it was another training or a large one."""
     from seqtune.data.measured_tasks import measured_tasks
 
@@ -188,13 +189,13 @@ def _cross_validated(model: Checkpoint, data: Dataset, methods: Sequence[str], p
     validated = cross_validate(folds_of(training, model.seed), options, progress, wanted, COUNTS)
     if validated is None:
         raise KeyboardInterrupt
-    warn(f"the data set holds out no problem, so the training of this checkpoint is repeated: "
+    note(f"the data set holds out no problem, so the training of this checkpoint is repeated: "
          f"{validated.description}")
     return [row for row in validated.rows() if row.method in methods]
 
 
 def _evaluate_live(model: Checkpoint, data: Dataset, methods: Sequence[str],
-                   queries: Sequence[tuple[Problem, Device]], progress: Say, warn: Say,
+                   queries: Sequence[tuple[Problem, Device]], progress: Say, note: Say,
                    open_contest: OpenContest | None) -> Sequence[EvaluationRow]:
     from .evaluation import LiveContest, evaluate
 
@@ -202,20 +203,20 @@ def _evaluate_live(model: Checkpoint, data: Dataset, methods: Sequence[str],
         Task.of(problem, device)  # raises KernelError before anything is measured
     near_training = _trained_on(data, [problem for problem, _ in queries])
     if near_training:
-        warn(f"{len(near_training)} of {len(set(queries))} problems are, or nearly are, training problems of the "
+        note(f"{len(near_training)} of {len(set(queries))} problems are, or nearly are, training problems of the "
              "data set: the baselines have learned from them, and so has a checkpoint that was trained on it")
 
     def skip(problem: Problem, reason: str) -> None:
         near_training.discard(problem)
-        warn(f"left out: {reason}")
+        note(f"left out: {reason}")
 
     with one_thread(), (open_contest or LiveContest)(queries[0][1], progress) as measure:
         rows = evaluate(data, model, methods, measure=measure, queries=queries, on_skip=skip, progress=progress)
     return [replace(row, trained_on=len(near_training)) for row in rows]
 
 
-def _without_leaked(data: Dataset, warn: Say) -> Dataset:
-    """The data set without the rows of held-out problems near a training problem, which `warn` names.
+def _without_leaked(data: Dataset, note: Say) -> Dataset:
+    """The data set without the rows of held-out problems near a training problem, which `note` names.
 
     Raises MisuseError if these are all held-out problems.
     """
@@ -227,7 +228,7 @@ def _without_leaked(data: Dataset, warn: Say) -> Dataset:
     reason = leakage_note(sorted_briefs(near), " of the data set")
     if not usable:
         raise MisuseError(f"nothing to evaluate on: {reason}; hold out others (seqtune export --hold-out PROBLEMS)")
-    warn(reason)
+    note(reason)
     return replace(data, rows=data.rows[~data.rows["problem"].isin([problem.key for problem in near])])
 
 

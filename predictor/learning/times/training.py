@@ -32,7 +32,7 @@ from ...experts.process import Processes
 from ...largest import Largest
 from ...say import Say, silent
 from ...sequence.vocabulary import Vocabulary
-from ...training.progress import OnProgress
+from ...training.progress import Progress
 from ...training.state import OUTSIDE, TrainingState, describe
 from ...training.trainer import Course
 from ...training.trainer import fit as fit_network
@@ -55,12 +55,12 @@ COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of 
 
 
 def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
-                options: TrainingOptions | None = None, on_progress: OnProgress | None = None,
-                say: Say = silent) -> tuple[Checkpoint, dict[str, Any]]:
+                options: TrainingOptions | None = None,
+                progress: Progress = silent) -> tuple[Checkpoint, dict[str, Any]]:
     """Train a checkpoint on the training tasks of a data set; return it and a report that JSON can hold.
 
-    No sampled problem is near one of `held_out`. `on_progress` is called after every epoch, `say` before what comes
-    before and after the epochs. The same seed, data and machine give the same weights. Ctrl-C raises
+    No sampled problem is near one of `held_out`. `progress` receives every epoch, and a line before what comes before
+    and after the epochs. The same seed, data and machine give the same weights. Ctrl-C raises
     KeyboardInterrupt where the options name a folder of states, from which the same call goes on. Without one it ends
     the training and keeps the best weights so far; after the last epoch it leaves out the steps that follow, which are
     the refitting, the confidence model and the final trees. Raises MisuseError without a training task.
@@ -72,11 +72,11 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
     fitting, validation = split(training, _validation_share(training, options), options.seed)
     model = untrained(vocabulary, options)
     began = time.monotonic()
-    teacher = make_teacher(fitting, options, say)
-    say(f"making the examples of {len(fitting):,} problems, each on a device")
+    teacher = make_teacher(fitting, options, progress)
+    progress(f"making the examples of {len(fitting):,} problems, each on a device")
     examples = make_examples(fitting, teacher, vocabulary, options, held_out)
-    say(f"training: {options.epochs} epochs of up to {options.examples:,} examples")
-    state = fit(model, vocabulary, examples, validation, options, on_progress, began=began)
+    progress(f"training: {options.epochs} epochs of up to {options.examples:,} examples")
+    state = fit(model, vocabulary, examples, validation, options, progress, began=began)
     if state.interrupted and options.state is not None:
         raise KeyboardInterrupt
     about = describe_tasks(training)
@@ -98,20 +98,20 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
     unseen: Sequence[KnownTask] = validation
     try:
         if not state.interrupted and not options.end_now:
-            checkpoint = _with_new_judge(checkpoint, examples, options, on_progress, began)
+            checkpoint = _with_new_judge(checkpoint, examples, options, progress, began)
         if options.refit and validation and not state.interrupted and not options.end_now:
-            teacher = make_teacher(training, options, say)
+            teacher = make_teacher(training, options, progress)
             examples = make_examples(training, teacher, vocabulary, options, held_out)
-            again = fit(untrained(vocabulary, options), vocabulary, examples, [], options, on_progress, began=began,
+            again = fit(untrained(vocabulary, options), vocabulary, examples, [], options, progress, began=began,
                         until=report["kept_epoch"])
             if again.interrupted:
                 raise KeyboardInterrupt
             checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher),
                                  processes=Processes.of(training))
-            checkpoint = _with_new_judge(checkpoint, examples, replace(options, state=None), on_progress, began)
+            checkpoint = _with_new_judge(checkpoint, examples, replace(options, state=None), progress, began)
             unseen = []
         if teacher is not None and not state.interrupted:
-            checkpoint = _completed(checkpoint, training, unseen, options, say)
+            checkpoint = _completed(checkpoint, training, unseen, options, progress)
     except KeyboardInterrupt:
         if options.state is not None:
             raise
@@ -169,22 +169,24 @@ def _ranker(teacher: Trees | None) -> Ranker | None:
 
 
 def _completed(checkpoint: Checkpoint, training: Sequence[KnownTask], unseen: Sequence[KnownTask],
-               options: TrainingOptions, say: Say) -> Checkpoint:
+               options: TrainingOptions, progress: Say) -> Checkpoint:
     """The checkpoint with its confidence model, and with trees that are fitted to the `unseen` tasks as well."""
     estimator = None
     measured = [task for task in training if isinstance(task, MeasuredTask)]
     if options.confidence and measured:
         known = observe_proposed(checkpoint.proposer().proposals,
                                  [task for task in unseen if isinstance(task, MeasuredTask)])
-        estimator = fit_confidence(measured, replace(options.trees, threads=options.threads), options.seed, say, known)
+        estimator = fit_confidence(measured, replace(options.trees, threads=options.threads), options.seed, progress,
+                                   known)
     checkpoint = replace(checkpoint, estimator=estimator)
     if not unseen:
         return checkpoint
-    return replace(checkpoint, ranker=_ranker(make_teacher(training, options, say)), processes=Processes.of(training))
+    teacher = make_teacher(training, options, progress)
+    return replace(checkpoint, ranker=_ranker(teacher), processes=Processes.of(training))
 
 
 def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
-        validation: Sequence[KnownTask], options: TrainingOptions, on_progress: OnProgress | None = None,
+        validation: Sequence[KnownTask], options: TrainingOptions, progress: Progress = silent,
         began: float | None = None, until: int | None = None, anchor: Translator | None = None,
         deadline: float | None = None) -> TrainingState[Translator]:
     """Train a translator on examples and return the final state.
@@ -210,11 +212,11 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
         course = Course(loss, partial(_batches, examples, vocabulary, options, draw), _steps(examples, options),
                         score_average if validation else None, options.patience if validation else None, until,
                         deadline)
-        return fit_network(model, course, given, fingerprint, on_progress, began=began)
+        return fit_network(model, course, given, fingerprint, progress, began=began)
 
 
 def _with_new_judge(checkpoint: Checkpoint, examples: Examples, options: TrainingOptions,
-                    on_progress: OnProgress | None, began: float) -> Checkpoint:
+                    progress: Progress, began: float) -> Checkpoint:
     """The checkpoint with a judge that learned anew for `options.judge_epochs`, on the same examples.
 
     The translator stays as it is. The judge learns from whole configurations alone, so one sentence of an example is
@@ -236,7 +238,7 @@ def _with_new_judge(checkpoint: Checkpoint, examples: Examples, options: Trainin
     fingerprint = _fingerprint(vocabulary, examples, [], own)
     with drawing(examples.sampled, own) as (draw, given):
         course = Course(loss, partial(_batches, examples, vocabulary, own, draw), _steps(examples, own))
-        state = fit_network(translator.judge, course, given, fingerprint, on_progress, began=began)
+        state = fit_network(translator.judge, course, given, fingerprint, progress, began=began)
     if state.interrupted:
         raise KeyboardInterrupt
     translator.judge = state.average

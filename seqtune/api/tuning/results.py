@@ -77,18 +77,18 @@ class Tuned:
         """The number of failed trials."""
         return sum(failure.count for failure in self.failures)
 
-    def remarks(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Lines about what failed."""
-        remarks = [self.failed_default] if self.failed_default else []
+        notes = [self.failed_default] if self.failed_default else []
         if self.origin:
-            remarks.append(f"the best and its times are those {self.origin}: that comparison decides over these finals")
+            notes.append(f"the best and its times are those {self.origin}: that comparison decides over these finals")
         if self.failures:
             nothing = "nothing ran; " if self.best is None else ""
-            remarks.append(f"{nothing}{self.failed} of {self.trials} trials failed: "
+            notes.append(f"{nothing}{self.failed} of {self.trials} trials failed: "
                            f"{', '.join(map(str, self.failures))}")
         if self.default_in_doubt:
-            remarks.append(IN_DOUBT)
-        return remarks
+            notes.append(IN_DOUBT)
+        return notes
 
     def to_json(self) -> dict[str, object]:
         """A JSON object.
@@ -144,20 +144,20 @@ class TuningReport:
         return frozenset([*(result.problem for result in self.results if result.best is None),
                           *(problem for problem, _ in self.skipped)])
 
-    def remarks(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Lines about the whole run, but for the problems that were skipped."""
-        remarks = [f"no new trial: {self.spent}, which they use up; a larger number goes on"] if (
+        notes = [f"no new trial: {self.spent}, which they use up; a larger number goes on"] if (
             self.spent and not self.interrupted) else []
-        return [*remarks, LOADED] if self.loaded else remarks
+        return [*notes, LOADED] if self.loaded else notes
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object, with `interrupted` after Ctrl-C and `loaded` where other work disturbed the trials."""
-        remarks = self.remarks()
+        notes = self.notes()
         return {"device": self.device.name, "journal": None if self.journal is None else str(self.journal),
                 "replayed": self.replayed, "results": [result.to_json() for result in self.results],
                 "skipped": [{"problem": problem.to_json(), "reason": reason} for problem, reason in self.skipped],
                 **({"interrupted": True} if self.interrupted else {}), **({"loaded": True} if self.loaded else {}),
-                **({"remarks": remarks} if remarks else {}), **({"fleet": self.fleet} if self.fleet else {})}
+                **({"remarks": notes} if notes else {}), **({"fleet": self.fleet} if self.fleet else {})}
 
 
 def _spent(results: Sequence[Tuned], budget: Budget) -> str:

@@ -51,7 +51,7 @@ def trained(report: Mapping[str, Any]) -> None:
 
 
 def retrained(report: Mapping[str, Any]) -> None:
-    """Print the shares before and after by device, what was learned from, the unchanged devices, and the remarks."""
+    """Print the shares before and after by device, what was learned from, the unchanged devices, and the notes."""
     rows = report["evaluated"]
     with_scratch = any(row["scratch"] is not None for row in rows)
     table = table_of("device", "problems", "proposal", "before", "after", "change",
@@ -76,8 +76,8 @@ def retrained(report: Mapping[str, Any]) -> None:
     if report["unchanged"]:
         out.print(f"unchanged answers: {', '.join(report['unchanged'])}", markup=False)
     out.print(f"checkpoint: {report['out']}", markup=False, soft_wrap=True)
-    for remark in report["remarks"]:
-        note(remark)
+    for line in report["remarks"]:
+        note(line)
 
 
 def _share(share: float | None) -> str:

@@ -60,8 +60,8 @@ def prediction(answer: Prediction) -> None:
         answering = "the first proposal" if answer.winner == answer.candidates[0] and not answer.remembered else (
             "the safe default" if answer.winner == answer.default else "the winner, before it was measured")
         out.print(f"{answering}: {answer.confidence}")
-    for remark in answer.remarks():
-        out.print(remark, markup=False, soft_wrap=True)
+    for note in answer.notes():
+        out.print(note, markup=False, soft_wrap=True)
     if measured and with_rounds:
         alone = any(map(measured_alone, answer.candidates))
         out.print("time: median of the rounds" + ("; alone: the least time, too long for the rounds" if alone else ""))
@@ -117,8 +117,8 @@ def onnx_model(model: OnnxPrediction) -> None:
         table.add_row(*cells)
     if model.rows:
         show(table)
-    for remark in model.remarks():
-        out.print(remark, markup=False, soft_wrap=True)
+    for note in model.notes():
+        out.print(note, markup=False, soft_wrap=True)
 
 
 def demo(demonstration: Demonstration) -> None:

@@ -24,12 +24,12 @@ def tuned(outcome: TuningReport) -> None:
     if outcome.results:
         show(table)
     for result in outcome.results:
-        for remark in result.remarks():
-            out.print(f"{result.problem.brief()}: {remark}", markup=False, soft_wrap=True)
+        for note in result.notes():
+            out.print(f"{result.problem.brief()}: {note}", markup=False, soft_wrap=True)
     for problem, reason in outcome.skipped:
         out.print(f"{problem.brief()}: not tuned: {reason}", markup=False, soft_wrap=True)
-    for remark in outcome.remarks():
-        out.print(remark, markup=False, soft_wrap=True)
+    for note in outcome.notes():
+        out.print(note, markup=False, soft_wrap=True)
     source = f"journal: {outcome.journal}" if outcome.replayed is None else (
         f"replayed from {outcome.replayed}, {outcome.device.name}: nothing was measured, and no journal is kept")
     out.print(source, markup=False, soft_wrap=True)

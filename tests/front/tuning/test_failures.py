@@ -79,7 +79,7 @@ def test_where_nothing_but_the_default_tells_what_is_right_it_is_in_doubt(
     answer: dict[str, Any] = result.to_json()
     assert answer["failures"][0]["common"] == failed
     assert "default configuration" in answer["default_in_doubt"]
-    assert any("may itself be the wrong one" in remark for remark in result.remarks())
+    assert any("may itself be the wrong one" in note for note in result.notes())
 
 
 @pytest.mark.device

@@ -25,9 +25,11 @@ from pathlib import Path
 from seqtune.predictor.training.trainer import fit
 from tests.predictor.training.test_trainer import COURSE, Options, line
 
-def report(progress):
-    print(progress.epoch, flush=True)
-    time.sleep(0.002 if progress.epoch < last else 600)  # there it waits to be killed
+def report(step):
+    if isinstance(step, str):
+        return
+    print(step.epoch, flush=True)
+    time.sleep(0.002 if step.epoch < last else 600)  # there it waits to be killed
 
 options = replace(Options(), epochs={EPOCHS}, state=Path(sys.argv[1]), save_every=1)
 for last in map(int, sys.argv[2:]):
@@ -58,7 +60,7 @@ def test_a_killed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
             latest = epochs[-1]
     assert 40 <= latest < EPOCHS
     options, messages = replace(Options(), epochs=EPOCHS, state=tmp_path, save_every=1), list[str]()
-    resumed = fit(line(), COURSE, options, "toy", say=messages.append)
+    resumed = fit(line(), COURSE, options, "toy", progress=lambda step: messages.append(str(step)))
     assert messages[0].startswith("resuming after epoch ")
     undisturbed = fit(line(), COURSE, replace(options, state=None))
     assert weights(resumed.kept) == weights(undisturbed.kept)

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import FormatError, MisuseError
-from seqtune.predictor.training.progress import Progress
+from seqtune.predictor.say import silent
+from seqtune.predictor.training.progress import Epoch, parted
 from seqtune.predictor.training.state import saved_epoch
 from seqtune.predictor.training.trainer import Course, fit
 from seqtune.tuner.stop_request import interrupted_by_sigterm
@@ -62,8 +63,8 @@ def weights(model: nn.Linear) -> list[float]:
 
 
 def test_the_loss_falls_and_the_latest_average_is_kept_without_a_verdict() -> None:
-    reports: list[Progress] = []
-    state = fit(line(), COURSE, Options(epochs=40), on_progress=reports.append)
+    reports: list[Epoch] = []
+    state = fit(line(), COURSE, Options(epochs=40), progress=parted(reports.append))
     assert reports[-1].loss < reports[0].loss / 10
     assert state.best_epoch == state.epoch == 40
     assert weights(state.kept) == weights(state.average)
@@ -77,23 +78,23 @@ def test_the_loss_falls_and_the_latest_average_is_kept_without_a_verdict() -> No
 
 def test_a_training_stops_when_its_patience_ends_and_keeps_the_best_epoch() -> None:
     scores = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
-    reports: list[Progress] = []
+    reports: list[Epoch] = []
     course = replace(COURSE, validate=lambda model: {"share": 0.25, "score": next(scores)}, patience=2)
-    state = fit(line(), course, Options(), on_progress=reports.append)
+    state = fit(line(), course, Options(), progress=parted(reports.append))
     assert (state.epoch, state.best_epoch) == (4, 2)
     assert weights(state.kept) != weights(state.average)
     assert "share 0.2500, score 0.3000 (best in epoch 2)" in reports[-1].text
 
 
 def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: Epoch) -> None:
         if progress.epoch == 3:
             raise RuntimeError
 
     options, messages = Options(state=tmp_path), list[str]()
     with pytest.raises(RuntimeError):
-        fit(line(), COURSE, options, "toy", stop)
-    resumed = fit(line(), COURSE, options, "toy", say=messages.append)
+        fit(line(), COURSE, options, "toy", parted(stop))
+    resumed = fit(line(), COURSE, options, "toy", progress=parted(silent, messages.append))
     assert messages == ["resuming after epoch 2 of 6"]
     assert weights(resumed.kept) == weights(fit(line(), COURSE, Options()).kept)
     with pytest.raises(FormatError, match="other data"):
@@ -101,13 +102,13 @@ def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None
 
 
 def test_ctrl_c_ends_a_training_after_its_first_epoch_but_not_before() -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: Epoch) -> None:
         raise KeyboardInterrupt
 
     def never(generator: np.random.Generator) -> Sequence[Tensor]:
         raise KeyboardInterrupt
 
-    state = fit(line(), COURSE, Options(), on_progress=stop)
+    state = fit(line(), COURSE, Options(), progress=parted(stop))
     assert (state.interrupted, state.epoch) == (True, 1)
     with pytest.raises(KeyboardInterrupt):
         fit(line(), replace(COURSE, batches=never), Options())
@@ -128,7 +129,7 @@ def test_where_states_are_saved_a_signal_lets_the_epoch_end_and_its_state_is_kep
         state = fit(line(), replace(COURSE, batches=interrupted), options, "toy")
     assert (state.interrupted, state.epoch, saved_epoch(tmp_path)) == (True, 3, 3)
     assert "stopping after this epoch" in capfd.readouterr().err
-    resumed = fit(line(), COURSE, options, "toy", say=messages.append)
+    resumed = fit(line(), COURSE, options, "toy", progress=parted(silent, messages.append))
     assert messages == ["resuming after epoch 3 of 6"]
     assert weights(resumed.kept) == weights(fit(line(), COURSE, Options()).kept)
     assert saved_epoch(tmp_path) == 6
@@ -171,12 +172,12 @@ def test_a_run_draws_the_same_batches_however_many_epochs_came_before(tmp_path: 
         drawn.append(torch.cat(list(batches(generator))).flatten().tolist())
         return batches(generator)
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: Epoch) -> None:
         raise KeyboardInterrupt
 
     course, options = replace(COURSE, batches=listening), Options(epochs=3, state=tmp_path, save_every=1)
     for _ in range(3):
-        fit(line(), course, options, "toy", stop)
+        fit(line(), course, options, "toy", parted(stop))
     assert len(drawn) == 3
     fit(line(), course, Options(epochs=3))
     assert drawn[3:] == drawn[:3]

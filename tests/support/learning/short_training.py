@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from seqtune.data.measured_tasks import Data, measured_tasks
@@ -9,7 +10,8 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.times.examples import held_out_problems
 from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.training import train_model
-from seqtune.predictor.training.progress import OnProgress
+from seqtune.predictor.say import silent
+from seqtune.predictor.training.progress import Epoch, parted
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.synthetic import data
 
@@ -20,6 +22,7 @@ QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9,
 
 
 def train(dataset: Data, options: TrainingOptions | None = None,
-          on_progress: OnProgress | None = None) -> tuple[Checkpoint, dict[str, Any]]:
+          epochs: Callable[[Epoch], object] = silent) -> tuple[Checkpoint, dict[str, Any]]:
     """Train on all training problems of a data set."""
-    return train_model(measured_tasks(dataset, held_out=False), held_out_problems(dataset), options, on_progress)
+    return train_model(measured_tasks(dataset, held_out=False), held_out_problems(dataset), options,
+                       parted(epochs))

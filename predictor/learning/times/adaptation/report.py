@@ -1,4 +1,4 @@
-"""RetrainingReport: what a retraining learned from, what it changed on held-out problems, and remarks on both."""
+"""RetrainingReport: what a retraining learned from, what it changed on held-out problems, and notes on both."""
 
 from __future__ import annotations
 
@@ -87,34 +87,34 @@ class RetrainingReport:
     seconds: float
 
     @property
-    def remarks(self) -> list[str]:
+    def notes(self) -> list[str]:
         """Sentences that the user should see: what was not learned, fell, cannot be evaluated, or was left out."""
-        remarks = _unevaluated(self.unevaluated, self.not_evaluated[NEW])
+        notes = _unevaluated(self.unevaluated, self.not_evaluated[NEW])
         if self.out_of_time:
-            remarks.append(f"{self.epochs or 'none'} of {self.planned_epochs} epochs fitted into the time"
+            notes.append(f"{self.epochs or 'none'} of {self.planned_epochs} epochs fitted into the time"
                            + ("" if self.epochs else ", so the translator is what it was, and only the trees learned "
                               "the new records")
                            + "; more time (--minutes) lets it learn more")
         for row in self.evaluated:
             if row.falls:
                 proposals = "first proposal" if row.measured == 0 else f"best of {row.measured}"
-                remarks.append(f"{row.device}: the {proposals} fell from {row.before:.3f} to {row.after:.3f} on "
+                notes.append(f"{row.device}: the {proposals} fell from {row.before:.3f} to {row.after:.3f} on "
                                f"{row.problems} held-out problems of the {row.records} records, which is more than "
                                f"chance: the 95 % interval of the change is {row.low:+.3f} to {row.high:+.3f}")
         few = {(row.device, row.problems) for row in self.evaluated if row.problems < FEWEST}
-        remarks += [f"{device}: only {problems} held-out problem{'s' * (problems > 1)}; an interval needs {FEWEST}"
+        notes += [f"{device}: only {problems} held-out problem{'s' * (problems > 1)}; an interval needs {FEWEST}"
                     for device, problems in sorted(few)]
         for records, problems in self.not_evaluated.items():
             if problems:
-                remarks.append(f"held-out problems of the {records} records: "
+                notes.append(f"held-out problems of the {records} records: "
                                + leakage_note(problems, " of the new records"))
         if self.unanswered:
-            remarks.append(f"not evaluated: {abridged(self.unanswered)}, because no training problem has the kernels; "
+            notes.append(f"not evaluated: {abridged(self.unanswered)}, because no training problem has the kernels; "
                            "tune problems that they solve")
         if self.left_out:
-            remarks.append(f"not learned from: {abridged(self.left_out)} of the new records, because no measured "
+            notes.append(f"not learned from: {abridged(self.left_out)} of the new records, because no measured "
                            "configuration of today's kernels and toolchain ran")
-        return remarks
+        return notes
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; `left_out` is the number of problems, `left_out_problems` has their names."""
@@ -124,11 +124,11 @@ class RetrainingReport:
                 "left_out": len(self.left_out), "left_out_problems": list(self.left_out),
                 "evaluated": [{**asdict(row), "falls": row.falls} for row in self.evaluated],
                 "not_evaluated": {records: list(problems) for records, problems in self.not_evaluated.items()},
-                "remarks": self.remarks}
+                "remarks": self.notes}
 
 
 def _unevaluated(devices: Sequence[str], near: Sequence[str]) -> list[str]:
-    """The remark on new devices without a held-out problem to evaluate on, if there are any."""
+    """The note on new devices without a held-out problem to evaluate on, if there are any."""
     if not devices:
         return []
     why = (f"all that was held out ({abridged(near)}) is near a training problem" if near else "nothing was held out")

@@ -35,7 +35,7 @@ from ....experts.process import Processes
 from ....largest import Largest
 from ....say import Say, silent
 from ....sequence.vocabulary import Vocabulary
-from ....training.progress import OnProgress
+from ....training.progress import Progress
 from ....training.state import describe
 from ....trees.boosters import boosters_of
 from ....trees.cost_trees import Trees
@@ -103,8 +103,8 @@ class Selection:
 
 
 def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: RetrainingOptions = RETRAINING,
-            on_progress: OnProgress | None = None, scratch: bool = False,
-            deadline: Deadline | None = None, say: Say = silent) -> tuple[Checkpoint, RetrainingReport]:
+            progress: Progress = silent, scratch: bool = False,
+            deadline: Deadline | None = None) -> tuple[Checkpoint, RetrainingReport]:
     """Adapt a checkpoint to new records; return the new checkpoint and a report.
 
     The training continues from the layer that answers for the new records or, of several, from the newest of these.
@@ -113,16 +113,16 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     predictions can change, at most `options.evaluated` of each device. With `scratch` it also has the shares of a
     training on the new records alone, which takes further time. The `deadline` (None: in `options.minutes`) cuts the
     trees, the rehearsed examples and the epochs short. Held-out problems of the new records are not rehearsed.
-    `say` is called for every step beside the epochs. Ctrl-C after the first epoch ends the training with the epochs
-    that are complete, Ctrl-C in the last evaluation leaves that out; before, nothing is learned yet, and it is raised.
-    Unless the time ends the training, the same seed, data and machine give the same weights. Raises SeqtuneError if the
-    deadline passes, or would pass, before the training begins, MisuseError if there is no training problem, or if the
-    checkpoint was retrained for too many other devices.
+    `progress` receives every epoch, and a line for every other step. Ctrl-C after the first epoch ends the
+    training with the epochs that are complete, Ctrl-C in the last evaluation leaves that out; before, nothing
+    is learned yet, and it is raised. Unless the time ends the training, the same seed, data and machine give the
+    same weights. Raises SeqtuneError if the deadline passes, or would pass, before the training begins, MisuseError if
+    there is no training problem, or if the checkpoint was retrained for too many other devices.
     """
     promised = Deadline() if deadline is None else deadline  # `options.minutes` cuts short, but refuses nothing
     deadline = Deadline(60 * options.minutes) if deadline is None else deadline
     began, check = time.monotonic(), partial(_check_time, promised)
-    say("choosing the new problems and the old ones that are learned again")
+    progress("choosing the new problems and the old ones that are learned again")
     selection = Selection.of(new, rehearsal, options, check)
     selecting = time.monotonic() - began
     check()
@@ -135,7 +135,8 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     new_held_out, old_held_out = ([measured for measured in tasks if _answers(measured, vocabulary, former)]
                               for tasks in (selection.new_held_out, drawn))
     evaluation_began = time.monotonic()
-    say(f"evaluating the checkpoint as it is: {len(new_held_out)} new and {len(old_held_out)} old held-out problems")
+    progress(f"evaluating the checkpoint as it is: {len(new_held_out)} new and {len(old_held_out)} old held-out "
+             "problems")
     before = [_outcomes(checkpoint, tasks, check) for tasks in (new_held_out, old_held_out)]
     evaluating = time.monotonic() - evaluation_began
     # The last evaluation takes as long as this one, and fitting the trees takes longer than selecting their tasks
@@ -143,7 +144,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     trees_began = time.monotonic()
 
     def growing(family: str) -> None:
-        say(family)
+        progress(family)
         check(evaluating)
 
     teacher = continued(start.ranker, selection, options, deadline.scaled(TREES), growing)
@@ -151,9 +152,9 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     torch.manual_seed(options.seed)
     model = start.network.grown(vocabulary)
     same = len(vocabulary.targets) == len(start.vocabulary.targets)  # new words may be better
-    say(f"choosing examples of {len(fresh)} new and {len(old)} old problems")
+    progress(f"choosing examples of {len(fresh)} new and {len(old)} old problems")
     examples = retraining_examples(selection, teacher, vocabulary, options, deadline)
-    state = fit(model, vocabulary, examples, [], options, on_progress, began,
+    state = fit(model, vocabulary, examples, [], options, progress, began,
                 anchor=start.network.grown(vocabulary).eval() if same else None,
                 deadline=time.monotonic() + deadline.left - SLACK * evaluating)
     estimator = start.estimator
@@ -167,14 +168,14 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     new_after: list[Outcome] = []
     old_after: list[Outcome] = []
     try:
-        say("evaluating the new checkpoint on the same problems")
+        progress("evaluating the new checkpoint on the same problems")
         new_after, old_after = (evaluate_tasks(tasks, after) for tasks in (new_held_out, old_held_out))
     except KeyboardInterrupt:  # what was learned is worth more than its evaluation
         state.interrupted = True
     seconds = time.monotonic() - began
     alone = None
     if scratch and not state.interrupted:
-        alone = _outcomes(_from_scratch(checkpoint, new, options, on_progress), new_held_out)
+        alone = _outcomes(_from_scratch(checkpoint, new, options, progress), new_held_out)
     labels = device_labels(measured.device for measured in fresh)
     evaluated = {measured.device.key for measured in new_held_out}
     unanswered = {measured.problem for measured in (*selection.new_held_out, *drawn)} - {
@@ -235,12 +236,12 @@ def _changing(former: Checkpoint, selection: Selection, rehearsal: Data) -> Rehe
 
 
 def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOptions,
-              deadline: Deadline | None = None, say: Say = silent) -> Trees | None:
+              deadline: Deadline | None = None, progress: Say = silent) -> Trees | None:
     """The trees of a ranker and `options.added` further ones, which are fitted to the errors of the former.
 
     Only the kernel families of the new records' backends are fitted; a new family gets `options.trees.rounds` trees.
-    The deadline may end the fit earlier. `say` is called before each family; what it raises ends the fit. None if the
-    options have no teacher.
+    The deadline may end the fit earlier. `progress` is called before each family; what it raises ends the fit. None
+    if the options have no teacher.
     """
     if not options.teacher:
         return None
@@ -248,10 +249,10 @@ def continued(ranker: Ranker | None, selection: Selection, options: RetrainingOp
     tasks = [*(measured for measured in selection.old if measured.device.backend in backends), *selection.fresh]
     settings = replace(options.trees, threads=options.threads, seed=options.seed)
     if ranker is None:
-        return Trees(tasks, settings, deadline=deadline, say=say)
+        return Trees(tasks, settings, deadline=deadline, progress=progress)
     boosters = boosters_of(ranker, {kernel.name for measured in tasks for kernel in measured.task.kernels})
     settings = replace(settings, features=ranker.listed, models=max(map(len, ranker.forests.values()), default=1))
-    return Trees(tasks, settings, boosters, options.added, deadline, say)
+    return Trees(tasks, settings, boosters, options.added, deadline, progress)
 
 
 def joined(ranker: Ranker | None, teacher: Trees | None) -> Ranker | None:
@@ -292,7 +293,7 @@ def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary:
 
 
 def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,
-                  on_progress: OnProgress | None) -> Checkpoint:
+                  progress: Progress) -> Checkpoint:
     """A checkpoint of the same size that is trained on the new records alone."""
     size = checkpoint.size
     alone = TrainingOptions(
@@ -300,7 +301,7 @@ def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,
         trees=options.trees, teacher=options.teacher, confidence=False, width=size.width, layers=size.layers,
         decoder_layers=size.depth, heads=size.heads, hidden=size.hidden, dropout=size.dropout,
         judge=size.judge, seed=options.seed, threads=options.threads)
-    return train_model(measured_tasks(new, held_out=False), held_out_problems(new), alone, on_progress)[0]
+    return train_model(measured_tasks(new, held_out=False), held_out_problems(new), alone, progress)[0]
 
 
 def _answers(measured: MeasuredTask, vocabulary: Vocabulary, former: Checkpoint) -> bool:

@@ -64,7 +64,7 @@ class CrossValidation:
             for row in self.rows()]}
 
 
-def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = silent,
+def cross_validate(folds: Sequence[Fold], options: TrainingOptions, progress: Say = silent,
                    methods: Sequence[str] = METHODS, counts: Sequence[int] = COUNTS) -> CrossValidation | None:
     """Train and evaluate in every fold; None if none is finished.
 
@@ -77,12 +77,13 @@ def cross_validate(folds: Sequence[Fold], options: TrainingOptions, say: Say = s
         began, first = time.monotonic(), len(finished)
         for number in range(first, len(folds) if not options.end_now else 0):
             left = (time.monotonic() - began) / max(1, number - first) * (len(folds) - number)
-            say(f"cross-validation: fold {number + 1} of {len(folds)}{f', about {left:.0f} s left' * (number > first)}")
+            progress(f"cross-validation: fold {number + 1} of {len(folds)}"
+                     f"{f', about {left:.0f} s left' * (number > first)}")
             finished.append(_outcomes(folds[number], options, methods, counts))
             if options.state is not None:
                 _write(options.state, fingerprint, finished)
     except KeyboardInterrupt:
-        say(f"cross-validation: interrupted after {len(finished)} of {len(folds)} folds")
+        progress(f"cross-validation: interrupted after {len(finished)} of {len(folds)} folds")
         if options.state is not None:
             raise
     if not finished:

@@ -18,8 +18,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask
 
 from ....checkpoint import Checkpoint
-from ....say import Say, silent
-from ....training.progress import OnProgress, Progress
+from ....say import silent
+from ....training.progress import Epoch, Progress
 from ..options import TrainingOptions
 from ..shares import OURS, EvaluationRow
 from ..shortage import USEFUL
@@ -35,60 +35,57 @@ _SIMPLE = {"default": "the safe default", "random": "random configurations",
 
 
 def train_small(training: Sequence[MeasuredTask], held_out: Sequence[Problem], options: TrainingOptions,
-                on_progress: OnProgress | None = None, say: Say = silent,
-                force: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
+                progress: Progress = silent, force: bool = False) -> tuple[Checkpoint, dict[str, Any]]:
     """Train a checkpoint on few problems and cross-validate the training; return it and a report that JSON can hold.
 
     Raises MisuseError if the times are unrelated to the configurations, unless `force` is set.
     """
     folds = folds_of(training, options.seed)
     related = relation(folds)
-    remarks = list(_remarks(training, related))
+    notes = list(_notes(training, related))
     if related.missing and not force:
-        raise MisuseError(f"{remarks[0]}; measure again on a quiet device, or train all the same (--force)")
-    checkpoint, report = train_model(training, held_out, options, _thinned(on_progress, options.epochs), say)
+        raise MisuseError(f"{notes[0]}; measure again on a quiet device, or train all the same (--force)")
+    checkpoint, report = train_model(training, held_out, options, _thinned(progress, options.epochs))
     report["relation"] = related.correlation
-    validated = None if report["interrupted"] and not options.end_now else cross_validate(folds, options, say)
+    validated = None if report["interrupted"] and not options.end_now else cross_validate(folds, options, progress)
     if validated is not None:
         report["cross_validation"] = validated.to_json()
         report["interrupted"] = validated.folds < validated.planned
-        remarks += _compared(validated.rows())
-    report["remarks"] = remarks
-    for remark in remarks:
-        say(f"note: {remark}")
+        notes += _compared(validated.rows())
+    report["remarks"] = notes
+    for note in notes:
+        progress(f"note: {note}")
     metrics = {name: value for name, value in report.items() if name != "history"}
     return replace(checkpoint, metrics=metrics), report
 
 
-def _thinned(on_progress: OnProgress | None, epochs: int) -> OnProgress | None:
-    """Report about SHOWN of the epochs, which take a tenth of a second each."""
-    if on_progress is None:
-        return None
+def _thinned(progress: Progress, epochs: int) -> Progress:
+    """Report about SHOWN of the epochs, which take a tenth of a second each, and every line."""
     every = max(1, round(epochs / SHOWN))
 
-    def thinned(progress: Progress) -> None:
-        if progress.epoch % every == 0 or progress.epoch == progress.epochs:
-            on_progress(progress)
+    def thinned(step: str | Epoch) -> None:
+        if isinstance(step, str) or step.epoch % every == 0 or step.epoch == step.epochs:
+            progress(step)
 
     return thinned
 
 
-def _remarks(training: Sequence[MeasuredTask], related: Relation) -> list[str]:
+def _notes(training: Sequence[MeasuredTask], related: Relation) -> list[str]:
     """Sentences about the data that the user should see."""
-    remarks: list[str] = []
+    notes: list[str] = []
     if related.doubtful:
         how = "are unrelated to" if related.missing else "cannot be distinguished from chance by"
-        remarks.append(f"the times {how} the configurations: the rank correlation on unseen problems is "
+        notes.append(f"the times {how} the configurations: the rank correlation on unseen problems is "
                        f"{related.correlation:.2f}, and chance gives up to {2 * related.error:.2f}")
     count = problem_count(training)
     if count < USEFUL:
-        remarks.append(f"{count} problems; {USEFUL} give a useful predictor")
-    return remarks
+        notes.append(f"{count} problems; {USEFUL} give a useful predictor")
+    return notes
 
 
 def _compared(shares: Sequence[EvaluationRow]) -> list[str]:
     """Sentences about devices on which the proposals are not clearly better than those of a simple method."""
-    remarks: list[str] = []
+    notes: list[str] = []
     ours = {(row.device, row.measured): row.share for row in shares if row.method == OURS}
     for (device, measured), share in ours.items():
         like = [f"{_SIMPLE[row.method]} {row.share:.2f}" for row in shares
@@ -96,6 +93,6 @@ def _compared(shares: Sequence[EvaluationRow]) -> list[str]:
                 and row.low is not None and row.low <= 0]
         if like:
             proposed = "the first proposal reaches" if measured == 0 else f"the best of {measured} proposals reach"
-            remarks.append(f"on {device} {proposed} {share:.2f} of the best speed, not clearly more than "
+            notes.append(f"on {device} {proposed} {share:.2f} of the best speed, not clearly more than "
                            f"{', '.join(like)}")
-    return remarks
+    return notes

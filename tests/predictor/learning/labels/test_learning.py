@@ -11,13 +11,14 @@ from seqtune.predictor.learning.kinds import TrainingRequest
 from seqtune.predictor.learning.labels.learning import LabelLearning
 from seqtune.predictor.learning.times.options import label_options
 from seqtune.predictor.learning.times.recipe import Recipe
+from seqtune.predictor.say import silent
 from tests.support.label_toys import QUICK
 
 
 @pytest.mark.usefixtures("few_trees")
 def test_a_recipe_gives_all_options_of_a_training_on_labels(label_data: Dataset) -> None:
     recipe = Recipe("mine.recipe.json", None, replace(QUICK, epochs=1, seed=7))
-    model, report = LabelLearning().train(label_data, TrainingRequest(recipe=recipe), None, lambda step: None)
+    model, report = LabelLearning().train(label_data, TrainingRequest(recipe=recipe), silent)
     assert report["epochs"] == 1
     assert model.seed == 7
     assert model.provenance["recipe"] == "mine.recipe.json"

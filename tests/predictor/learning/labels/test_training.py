@@ -18,7 +18,7 @@ from seqtune.predictor.labels.evaluation import LabelRow, propose, score_labels
 from seqtune.predictor.labels.labels import SolverTimings, read_solver_timings
 from seqtune.predictor.learning.labels.training import FIXED_WORDS, train_network
 from seqtune.predictor.sequence.beam import NextWord
-from seqtune.predictor.training.progress import Progress
+from seqtune.predictor.training.progress import Epoch, parted
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
 from tests.support.label_toys import MLIR, QUICK, Parts
@@ -52,19 +52,19 @@ def exact_share(rows: Sequence[LabelRow]) -> float:
 def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resumes(
         label_parts: Parts, none_timed: SolverTimings, tmp_path: Path) -> None:
     options = replace(QUICK, epochs=3, state=tmp_path / "state")
-    epochs: list[Progress] = []
+    epochs: list[Epoch] = []
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: Epoch) -> None:
         epochs.append(progress)
         if progress.epoch == 2 and len(epochs) == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_network(label_parts[0], none_timed, options, stop)
+        train_network(label_parts[0], none_timed, options, parted(stop))
     _, _, ended = train_network(label_parts[0], none_timed, replace(options, end_now=True))
     assert ended["epochs"] == 2
     messages: list[str] = []
-    resumed, _, _ = train_network(label_parts[0], none_timed, options, epochs.append, messages.append)
+    resumed, _, _ = train_network(label_parts[0], none_timed, options, parted(epochs.append, messages.append))
     assert messages == ["resuming after epoch 2 of 3"]
     whole, _, _ = train_network(label_parts[0], none_timed, replace(options, state=None))
     assert [progress.epoch for progress in epochs] == [1, 2, 3]

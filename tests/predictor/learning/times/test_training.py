@@ -21,7 +21,7 @@ from seqtune.predictor.learning.times.evaluation import evaluate_tasks
 from seqtune.predictor.learning.times.examples import away_from, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.sequence.numeric_codes import Codes
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
-from seqtune.predictor.training.progress import Progress
+from seqtune.predictor.training.progress import Epoch
 from seqtune.predictor.training.trainer import schedule
 from seqtune.predictor.translator.translator import Source, Translator
 from tests.support.learning.short_training import DATA, QUICK, train
@@ -44,7 +44,7 @@ def _weights(checkpoint: Checkpoint) -> torch.Tensor:
 def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> None:
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     untrained = Checkpoint.of_translator(small_translator(vocabulary, 32, hidden=64), vocabulary)
-    reports: list[Progress] = []
+    reports: list[Epoch] = []
     trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
     assert _share(trained) > _share(untrained) + 0.1
     assert report["cases"] + report["validation_cases"] == 24
@@ -113,14 +113,14 @@ class _Stop(Exception):
 
 
 def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: Epoch) -> None:
         if progress.epoch == 4:
             raise _Stop
 
     options = replace(QUICK, state=tmp_path)
     with pytest.raises(_Stop):
         train(DATA, options, stop)
-    reports: list[Progress] = []
+    reports: list[Epoch] = []
     resumed, report = train(DATA, options, reports.append)
     assert reports[0].epoch == 4, "it goes on after the state saved at 3"
     plain, plain_report = train(DATA, QUICK)
@@ -139,7 +139,7 @@ def test_the_state_of_another_training_and_a_damaged_one_are_refused(tmp_path: P
 
 
 def test_ctrl_c_keeps_the_best_so_far() -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: Epoch) -> None:
         if progress.epoch == 3:
             raise KeyboardInterrupt
 
@@ -150,7 +150,7 @@ def test_ctrl_c_keeps_the_best_so_far() -> None:
 
 
 def test_ctrl_c_after_the_last_epoch_keeps_the_trained_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: Epoch) -> None:
         if progress.stage == "refitting":
             raise KeyboardInterrupt
 
@@ -188,7 +188,7 @@ def test_measured_problems_near_a_held_out_one_are_not_learned_from() -> None:
 
 
 def test_refitting_uses_every_training_problem() -> None:
-    reports: list[Progress] = []
+    reports: list[Epoch] = []
     checkpoint, report = train(DATA, replace(QUICK, epochs=3, refit=True), reports.append)
     assert [progress.stage for progress in reports].count("refitting") == report["kept_epoch"]
     assert 0 < _share(checkpoint) <= 1
@@ -215,14 +215,14 @@ def test_a_judge_that_learns_anew_changes_nothing_else_and_goes_on_where_it_ende
     assert changed
     assert all(name.startswith("judge.") for name in changed)
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: Epoch) -> None:
         if progress.epochs == 2:
             raise KeyboardInterrupt
 
     kept = replace(options, judge_epochs=2, state=tmp_path / "state", save_every=1)
     with pytest.raises(KeyboardInterrupt):
         train(DATA, kept, stop)
-    seen: list[Progress] = []
+    seen: list[Epoch] = []
     resumed, _ = train(DATA, kept, seen.append)
     assert [step.epoch for step in seen if step.epochs == 2] == [2]
     assert torch.equal(_weights(resumed), _weights(after))

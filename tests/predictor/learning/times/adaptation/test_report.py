@@ -1,4 +1,4 @@
-"""The report of a retraining: rows with intervals, and remarks on what fell and what cannot be evaluated."""
+"""The report of a retraining: rows with intervals, and notes on what fell and what cannot be evaluated."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_before_and_after_are_compared_by_device_and_number_of_proposals() -> No
 
 
 def test_a_training_that_its_time_ended_says_how_many_epochs_fitted_and_what_was_learned() -> None:
-    assert EMPTY.remarks == []
-    (some,) = replace(EMPTY, epochs=2, out_of_time=True).remarks
+    assert EMPTY.notes == []
+    (some,) = replace(EMPTY, epochs=2, out_of_time=True).notes
     assert some == "2 of 5 epochs fitted into the time; more time (--minutes) lets it learn more"
-    (none,) = replace(EMPTY, epochs=0, out_of_time=True).remarks
+    (none,) = replace(EMPTY, epochs=0, out_of_time=True).notes
     assert "the translator is what it was, and only the trees learned" in none
 
 
@@ -51,14 +51,14 @@ def test_a_fall_on_every_problem_is_warned_of_and_one_within_noise_is_not() -> N
     assert mixed.difference is not None
     assert mixed.difference < 0
     assert not mixed.falls
-    remark, = replace(EMPTY, evaluated=(fallen, mixed)).remarks
-    assert remark.startswith("toy:1: the first proposal fell from 0.900 to 0.817 on 8 held-out problems of the old")
+    note, = replace(EMPTY, evaluated=(fallen, mixed)).notes
+    assert note.startswith("toy:1: the first proposal fell from 0.900 to 0.817 on 8 held-out problems of the old")
 
 
 def test_too_few_problems_have_no_interval_and_the_report_says_so() -> None:
     rows = comparison_rows(NEW, outcomes([0.9] * (FEWEST - 1)), outcomes([0.1] * (FEWEST - 1)))
     assert all(row.low is row.high is None and not row.falls for row in rows)
-    assert replace(EMPTY, evaluated=rows).remarks == [
+    assert replace(EMPTY, evaluated=rows).notes == [
         f"toy:1: only {FEWEST - 1} held-out problems; an interval needs {FEWEST}"]
 
 
@@ -71,7 +71,7 @@ def test_problems_left_out_of_evaluation_are_named_shortly_in_a_remark_and_compl
     problems = tuple(f"gemm m={number}" for number in range(MOST_NAMED + 2))
     report = replace(EMPTY, not_evaluated={NEW: (), OLD: problems}, left_out=("gemm m=99",), unevaluated=("toy:1",),
                      unanswered=("gemm m=98",))
-    nothing, near, unanswered, left_out = report.remarks
+    nothing, near, unanswered, left_out = report.notes
     assert nothing.startswith("toy:1: nothing was held out")
     assert near.startswith(f"held-out problems of the old records: {abridged(problems)} are not used for evaluation")
     assert problems[0] in near
@@ -82,4 +82,4 @@ def test_problems_left_out_of_evaluation_are_named_shortly_in_a_remark_and_compl
     content = json.loads(json.dumps(report.to_json()))
     assert content["not_evaluated"]["old"] == list(problems)
     assert (content["left_out"], content["left_out_problems"]) == (1, ["gemm m=99"])
-    assert content["remarks"] == report.remarks
+    assert content["remarks"] == report.notes

@@ -34,8 +34,9 @@ from seqtune.predictor.learning.times.adaptation.retraining import (
 )
 from seqtune.predictor.learning.times.evaluation import evaluate_tasks
 from seqtune.predictor.learning.times.examples import problems_of, words_of
+from seqtune.predictor.say import silent
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.training.progress import Progress
+from seqtune.predictor.training.progress import Epoch, parted
 from seqtune.predictor.trees.cost_trees import Trees
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK, train
@@ -112,20 +113,20 @@ def test_held_out_problems_near_a_learned_one_are_not_used_for_evaluation_and_na
     assert HELD[0].brief() in report.not_evaluated[OLD]
     rows = {row.records: row.problems for row in report.evaluated}
     assert rows == {NEW: 2, OLD: len(HELD) - len(report.not_evaluated[OLD])}
-    assert any(HELD[0].brief() in remark and "not used for evaluation" in remark for remark in report.remarks)
+    assert any(HELD[0].brief() in note and "not used for evaluation" in note for note in report.notes)
     own = records_of([FAR[0], FAR[1]], held_out=[near_twin(FAR[0])], twins={FAR[1]: near_twin(FAR[0])})
     _, report = retrain(old, own, DATA, AGAIN)
     assert report.not_evaluated[NEW] == (near_twin(FAR[0]).brief(),)
     assert report.evaluated == ()
-    assert report.remarks[0].startswith(f"{MIDDLE.name}: all that was held out (1 problem (")
+    assert report.notes[0].startswith(f"{MIDDLE.name}: all that was held out (1 problem (")
 
 
 def test_a_retraining_without_held_out_problems_says_that_it_cannot_be_evaluated() -> None:
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     _, report = retrain(old, data(4, held_out=0, sampled=40, devices=(MIDDLE,), seed=3), DATA, AGAIN)
     assert report.unevaluated == (MIDDLE.name,)
-    assert report.remarks[0].startswith(f"{MIDDLE.name}: nothing was held out")
-    assert "--hold-out" in report.remarks[0]
+    assert report.notes[0].startswith(f"{MIDDLE.name}: nothing was held out")
+    assert "--hold-out" in report.notes[0]
 
 
 def test_problems_without_a_usable_measurement_are_counted_and_named() -> None:
@@ -152,16 +153,16 @@ def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_n
     _, report = retrain(old, new, DATA, AGAIN, scratch=scratch)
     assert report.unanswered == (product.brief(),)
     assert {(row.records, row.problems, row.scratch is None) for row in report.evaluated} == {(NEW, 2, not scratch)}
-    assert any("not evaluated: 1 problem" in remark for remark in report.remarks)
+    assert any("not evaluated: 1 problem" in note for note in report.notes)
 
 
 @pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")
 def test_what_the_new_records_hold_out_is_not_rehearsed_and_no_other_device_changes() -> None:
     new = records_of([FAR[0], FAR[1], FAR[2]], held_out=[FAR[0]])
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    reports: list[Progress] = []
+    reports: list[Epoch] = []
     before = [old.propose([measured.task], 5) for measured in measured_tasks(DATA, held_out=True)]
-    adapted, report = retrain(old, new, DATA, replace(AGAIN, rehearsed=99), reports.append)
+    adapted, report = retrain(old, new, DATA, replace(AGAIN, rehearsed=99), parted(reports.append))
     assert (report.new_problems, report.new_cases) == (2, 2)
     assert report.old_cases == 2 * (len(KNOWN) - 1), "nor is rehearsed what the new ones hold out"
     assert report.unchanged == tuple(sorted(DATA.devices))
@@ -203,8 +204,8 @@ def test_a_retraining_ends_with_its_time_and_says_so() -> None:
     adapted, report = retrain(old, new, DATA, replace(AGAIN, minutes=1e-9, extra=10))
     assert report.out_of_time
     assert (report.epochs, report.old_cases) == (0, 1), "examples of the old records are no use without an epoch"
-    assert any(remark.startswith(f"none of {AGAIN.epochs} epochs fitted into the time, so the translator is")
-               for remark in report.remarks)
+    assert any(note.startswith(f"none of {AGAIN.epochs} epochs fitted into the time, so the translator is")
+               for note in report.notes)
     assert old.ranker is not None
     assert adapted.ranker is not None
     (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
@@ -287,7 +288,7 @@ def test_every_step_is_said_and_an_interrupt_in_the_last_evaluation_loses_nothin
         if step.startswith("evaluating the new checkpoint"):
             raise KeyboardInterrupt
 
-    adapted, report = retrain(old, new, DATA, AGAIN, say=stop)
+    adapted, report = retrain(old, new, DATA, AGAIN, parted(silent, stop))
     assert [step.split()[0] for step in dict.fromkeys(steps)] == [
         "choosing", "evaluating", *["growing"] * (len(set(steps)) - 4), "choosing", "evaluating"]
     assert (report.interrupted, report.epochs, report.evaluated) == (True, 1, ())

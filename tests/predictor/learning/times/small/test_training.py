@@ -20,6 +20,8 @@ from seqtune.predictor.learning.times.small.folds import FOLDS, folds_of
 from seqtune.predictor.learning.times.small.options import is_small, options_of, small_options
 from seqtune.predictor.learning.times.small.training import train_small
 from seqtune.predictor.learning.times.training import train_model
+from seqtune.predictor.say import silent
+from seqtune.predictor.training.progress import parted
 from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.learning.short_training import QUICK
@@ -62,14 +64,14 @@ def test_an_interrupted_cross_validation_is_resumed_or_ends_with_the_finished_fo
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_small(tasks, [], options, say=interrupt)
+        train_small(tasks, [], options, progress=parted(silent, interrupt))
     steps: list[str] = []
-    _, report = train_small(tasks, [], replace(options, end_now=True), say=steps.append)
+    _, report = train_small(tasks, [], replace(options, end_now=True), progress=parted(silent, steps.append))
     assert report["interrupted"]
     assert report["cross_validation"]["folds"] == 2
     assert not [step for step in steps if "fold" in step]
     assert any(step.startswith("growing trees: ") for step in steps)
-    _, report = train_small(tasks, [], options, say=steps.append)
+    _, report = train_small(tasks, [], options, progress=parted(silent, steps.append))
     assert not report["interrupted"]
     first, *others = [step for step in steps if "fold" in step]
     assert first == f"cross-validation: fold 3 of {FOLDS}"
