@@ -21,16 +21,19 @@ def table(backend: str) -> tuple[str, ...]:
     return tuple(family.name for family in families(backend))
 
 
-def families(backend: str) -> tuple[Kernel, ...]:
-    """The kernel families that run on a backend, library by library.
+def families(backend: str, operation: str | None = None) -> tuple[Kernel, ...]:
+    """The kernel families that run on a backend, and solve problems of an operation if one is named.
 
-    No family of a library for other backends is imported. The families of a library that stands `alone` replace the
+    They come library by library. No family of a library for other backends is imported, and none of another operation
+    where the library's table tells it. The families of a library that stands `alone` replace the
     others for its operations.
     """
     libraries = _libraries_for(backend)
     taken = {library.kernel(name).operation for library in libraries if library.alone for name in library.table}
     return tuple([family for library in libraries for name in library.table
-                  if backend in (family := library.kernel(name)).backends
+                  if (operation is None or library.may_solve(name, operation))
+                  and backend in (family := library.kernel(name)).backends
+                  and operation in (None, family.operation)
                   and (library.alone or family.operation not in taken)])
 
 
@@ -79,4 +82,5 @@ def can_compile(device: Device) -> bool:
 
 def kernels_for(problem: Problem, device: Device) -> tuple[Kernel, ...]:
     """All kernel families that solve the problem on the device, in table order; there may be none."""
-    return tuple(family for family in families(device.backend) if family.why_not(problem, device) is None)
+    return tuple(family for family in families(device.backend, problem.type)
+                 if family.why_not(problem, device) is None)

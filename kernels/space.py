@@ -290,7 +290,7 @@ def spaces_for(problem: Problem, device: Device, kernels: Sequence[Kernel] | Non
     The families are `kernels`, by default those of the device's backend. Raises KernelError, with each family's reason,
     if no family solves the problem.
     """
-    chosen = list(kernels or families(device.backend))
+    chosen = list(kernels or families(device.backend, problem.type))
     solving = [SearchSpace(family, problem, device) for family in chosen
                if family.why_not(problem, device) is None]
     spaces = tuple(space for space in solving if len(space))

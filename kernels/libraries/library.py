@@ -1,7 +1,8 @@
 """Library: a set of kernels with the operations that they solve, from this package, another package or a file.
 
 A library written in Python names its kernels and operations as `module:attribute` and its kernels are imported when
-they are looked up, so a look-up imports no other library. A library read from a document holds them.
+they are looked up, so a look-up imports no other library. One that lists them by operation does not import those of
+other operations, either. A library read from a document holds them.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ class Library:
     allowed: bool = True  # whether that code and those commands may run
     locate: Callable[[KeyPath], str] = str  # gives the location of a part of the document in its file
     origin: str = "seqtune"  # its source in messages: a path, a distribution
+    solved: Mapping[str, str] = field(default_factory=dict)  # kernel -> its operation, where its table tells
+
+    @classmethod
+    def by_operation(cls, name: str, kernels: Mapping[str, Mapping[str, str]], meaning: str,
+                     backends: tuple[str, ...]) -> Library:
+        """A library whose table tells the operation of each kernel: operation -> kernel -> "module:attribute"."""
+        return cls(name, {full: entry for own in kernels.values() for full, entry in own.items()}, meaning=meaning,
+                   solved={full: operation for operation, own in kernels.items() for full in own}, backends=backends)
 
     @property
     def table(self) -> Kernels:
@@ -61,6 +70,10 @@ class Library:
         if entry is None:
             raise KernelError(f"no kernel {name!r:.60}; there are {', '.join(self.table)} (seqtune kernels lists them)")
         return _kernel(entry) if isinstance(entry, str) else entry
+
+    def may_solve(self, name: str, operation: str) -> bool:
+        """Whether a kernel may solve problems of the operation; no kernel is resolved to find out."""
+        return self.solved.get(name, operation) == operation
 
     def check_allowed(self, kernel: Kernel) -> None:
         """Check that the code and commands that this kernel needs may run. Raises MisuseError."""

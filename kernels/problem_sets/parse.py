@@ -24,7 +24,6 @@ from ..operations.operation import Operation
 from ..operations.table import OPERATIONS, operation, operations
 from ..problem import Problem
 from .networks import NETWORKS, network
-from .problem_table import table_rows
 
 LARGEST_FILE = 10_000_000  # bytes
 MOST_PROBLEMS = 100_000
@@ -227,6 +226,8 @@ def parse_lines(path: str | Path, text: str) -> list[ProblemLine]:
 
 
 def _read_table(path: Path, text: str) -> list[ProblemLine]:
+    from .problem_table import table_rows
+
     lines: dict[object, ProblemLine] = {}
     for row in table_rows(path, text):
         try:

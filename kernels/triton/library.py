@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from ..libraries.library import Library
 
-# A new kernel family is one new file and one line here.
-KERNELS: dict[str, str] = {
-    "triton.gemm": "seqtune.kernels.triton.gemm:KERNEL",
-    "triton.fused_moe": "seqtune.kernels.triton.fused_moe:KERNEL",
-    "triton.scaled_gemm": "seqtune.kernels.triton.scaled_gemm:KERNEL",
+# A new kernel family is one new file and one line here, below its operation.
+KERNELS: dict[str, dict[str, str]] = {
+    "gemm": {
+        "triton.gemm": "seqtune.kernels.triton.gemm:KERNEL",
+    },
+    "fused_moe": {
+        "triton.fused_moe": "seqtune.kernels.triton.fused_moe:KERNEL",
+    },
+    "scaled_gemm": {
+        "triton.scaled_gemm": "seqtune.kernels.triton.scaled_gemm:KERNEL",
+    },
 }
-LIBRARY = Library("triton", KERNELS, meaning="kernels in Triton's language", backends=("triton",))
+LIBRARY = Library.by_operation("triton", KERNELS, meaning="kernels in Triton's language", backends=("triton",))

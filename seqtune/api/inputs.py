@@ -12,7 +12,6 @@ from seqtune.data.journal.schema import check_regular
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import cannot_write, check_length, check_path, check_writable
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.from_torch import from_module, operation_of
 from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
@@ -38,6 +37,8 @@ def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Pro
         if kind is not None and not isinstance(kind, str):
             raise ProblemError(f"the type of a problem is a word, not {str(kind)[:40]!r}")
         return make_problem(kind, {str(name): value for name, value in problem.items() if name != "type"})
+    from seqtune.kernels.problem_sets.from_torch import from_module, operation_of
+
     if operation_of(problem) is not None:
         if input_shape is None:
             raise ProblemError(f"a {type(problem).__name__} needs input_shape, the shape of its input: (batch, "

@@ -17,12 +17,17 @@ from seqtune.kernels.registry import kernel, kernels_for, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BACKENDS, Backend, Executable, open_backend
 from seqtune.tuner.backends.compilers import OFFLINE_COMPILERS
-from seqtune.tuner.backends.discovery import devices, why_unavailable
+from seqtune.tuner.backends.discovery import MODULES, devices, why_unavailable
 from seqtune.tuner.measuring.timing import Options, prepare
 from tests.support.exactness import check
 from tests.support.oddities import odd_problems, solved_problem
 
 QUICK = Options().build_seconds  # a backend that is allowed more builds slowly: fewer of its executables are tried
+
+
+def test_every_backend_has_a_module_that_finds_its_devices() -> None:
+    assert list(MODULES) == list(BACKENDS)
+
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:

@@ -16,8 +16,15 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import can_compile
 
-from .backend import BACKENDS
-
+# backend -> the module that finds its devices, in the order of `devices`: it has the functions `devices` and
+# `unavailable`. What builds and measures is not imported to find them.
+MODULES = {
+    "llvm": "seqtune.tuner.backends.llvm.discovery",
+    "opencl": "seqtune.tuner.backends.opencl.discovery",
+    "triton": "seqtune.tuner.backends.triton.discovery",
+    "cuda": "seqtune.tuner.backends.cuda.discovery",
+    "command": "seqtune.tuner.backends.command.backend",
+}
 EXTRAS = {"opencl:intel-cpu": "intel-opencl"}  # a device -> the extra of seqtune that brings its runtime
 # backend -> "module:attribute" of a function from a name to the device, or None. It finds devices that are not listed,
 # too, and does not measure those that nobody named.
@@ -42,9 +49,9 @@ def _find(module_name: str) -> Found:
 
 
 class Discovery:
-    """Finds the devices of a table of backends, those of each backend once: finding them may measure their rates."""
+    """Finds the devices of a table of modules, those of each backend once: finding them may measure their rates."""
 
-    def __init__(self, backends: Mapping[str, str] = BACKENDS, named: Mapping[str, str] = NAMED) -> None:
+    def __init__(self, backends: Mapping[str, str] = MODULES, named: Mapping[str, str] = NAMED) -> None:
         self._backends, self._named = backends, named
         self._found: dict[str, Found] = {}
         self._processes: dict[str, int] = {}  # backend -> the process that opened its driver first
@@ -53,7 +60,7 @@ class Discovery:
         """Find one backend's devices once."""
         if backend not in self._found:
             self._processes.setdefault(backend, os.getpid())
-            self._found[backend] = _find(self._backends[backend].partition(":")[0])
+            self._found[backend] = _find(self._backends[backend])
         return self._found[backend]
 
     def devices(self) -> list[Device]:

@@ -12,7 +12,7 @@ import pytest
 import seqtune
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.kernels.llvm.library import KERNELS
+from seqtune.kernels.llvm.library import LIBRARY
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel
 from seqtune.predictor.c_source import difference as differences
@@ -38,7 +38,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_checkpoint_becomes_a_c_file_with_its_header(folder: Path, data: Path, tmp_path: Path) -> None:
     written = seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, libraries=["llvm"], data=data)
-    assert written.report["kernels"] == len(KERNELS)
+    assert written.report["kernels"] == len(LIBRARY.table)
     header = (tmp_path / "predictor.h").read_text()
     assert header.strip() in (tmp_path / "predictor.c").read_text()
     assert "seqtune_predict(" in header
@@ -63,7 +63,7 @@ def test_without_held_out_problems_random_ones_are_compared(data: Path, monkeypa
     read = Dataset.read(data)
     checkpoint = mixed_checkpoint([CPU], sample_problems("gemm", 8, 1))
     alone = replace(checkpoint, ranker=None, size=replace(checkpoint.size, judge=0))  # the beam's order
-    kernels = [kernel(name) for name in KERNELS]
+    kernels = [kernel(name) for name in LIBRARY.table]
     compared = difference(checkpoint, alone, kernels, replace(read, held_out=frozenset()))
     assert compared.what.startswith("random problems")
     assert compared.same < 1

@@ -29,7 +29,7 @@ def module(monkeypatch: pytest.MonkeyPatch, name: str, present: object, reason: 
     backend.devices = find  # type: ignore[attr-defined]
     backend.unavailable = lambda: reason  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, name, backend)
-    return f"{name}:Backend"
+    return name
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "one": module(monkeypatch, "fake_one", HERE),
         "two": module(monkeypatch, "fake_two", [], "no driver"),
         "three": module(monkeypatch, "fake_three", RuntimeError("the driver\nbroke")),
-        "four": "no_such_module_here:Backend",
+        "four": "no_such_module_here",
         "five": module(monkeypatch, "fake_five", UnavailableError("ld is missing; install binutils")),
         "six": module(monkeypatch, "fake_six", []),
         "seven": module(monkeypatch, "fake_seven", [replace(BASE, name="seven:gpu", backend="seven")]),

@@ -17,7 +17,7 @@ from seqtune.data.record import Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, quantities
 from seqtune.kernels.launches.call_declaration import call_of
-from seqtune.kernels.opencl.library import KERNELS
+from seqtune.kernels.opencl.library import LIBRARY
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
@@ -85,7 +85,7 @@ def test_whatever_is_proposed_or_drawn_is_within_the_limits_of_the_device(phone:
         for configuration in chosen:
             check_limits(phone, kernel(configuration.kernel), problem, configuration)
         seen.update(configuration.kernel for configuration in chosen)
-    assert seen == set(KERNELS)
+    assert seen == set(LIBRARY.table)
 
 
 @pytest.fixture(params=PHONES, ids=lambda phone: phone.name)
@@ -118,7 +118,7 @@ def test_proposals_are_right_within_the_limits_of_their_compiled_kernels(
             executable.close()
             assert measured.status is Status.CORRECT, f"{words}: {configuration.brief()}: {measured.message}"
             ran.add(configuration.kernel)
-    assert ran == set(KERNELS)
+    assert ran == set(LIBRARY.table)
 
 
 @pytest.mark.device
