@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -57,6 +57,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
+from seqtune.kernels.say import Say
 
 from .dataset_facts import VERSION, DatasetFacts, dataset_errors, held_out_elsewhere, read_facts
 from .hold_out import held_out_keys, note_empty
@@ -221,7 +222,7 @@ class Dataset:
             rows = rows[~again].reset_index(drop=True)
         return replace(merged, rows=rows)
 
-    def holding_out(self, names: Sequence[str], warn: Callable[[str], None]) -> Dataset:
+    def holding_out(self, names: Sequence[str], warn: Say) -> Dataset:
         """The same data set, in which no model may learn from the problems of these names, either.
 
         `held_out_keys` says what a name may be, and which errors are raised. `warn` receives a line for each name that

@@ -7,7 +7,7 @@ A name is a problem set or a file, a condition on features such as `experts=64`,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import feature_value, problem_set
 from seqtune.kernels.problem_sets.similarity import NEAR, near_groups
+from seqtune.kernels.say import Say
 
 SEED = 0  # of a drawn share: the same problems give the same parts
 LARGEST = 0.5  # share of the problems that the smallest group may have where no group fits into the share
@@ -34,7 +35,7 @@ def held_out_keys(problems: Iterable[Problem], names: Sequence[str]) -> Mapping[
             for name in names}
 
 
-def note_empty(held_out: Mapping[str, frozenset[str]], present: Iterable[str], warn: Callable[[str], None]) -> None:
+def note_empty(held_out: Mapping[str, frozenset[str]], present: Iterable[str], warn: Say) -> None:
     """Warn of each name that holds out none of the problems whose keys are present."""
     keys = frozenset(present)
     for name, own in held_out.items():

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from seqtune.errors import one_line
-from seqtune.predictor.say import Say
+from seqtune.kernels.say import Say
 
 from .capture.examples import clones
 from .capture.export import exported

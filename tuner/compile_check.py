@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from seqtune.kernels.kernel import Configuration, Kernel, quantities
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.random_configurations import random_configurations
+from seqtune.kernels.say import Say, silent
 
 from .backends.backend import BuildError
 from .backends.compiled_step import CompiledStep, resource_usage
@@ -65,11 +66,8 @@ class FamilyCheck:
                 "seconds": round(self.seconds, 2)}
 
 
-Progress = Callable[[str], None]
-
-
 def check_families(families: Iterable[Kernel], device: Device, sample: int, seed: int,
-                   problems: Sequence[Problem] = (), progress: Progress = lambda step: None) -> list[FamilyCheck]:
+                   problems: Sequence[Problem] = (), progress: Say = silent) -> list[FamilyCheck]:
     """Compile `sample` random configurations of each family, except those that are not for the device.
 
     Raises MisuseError, UnavailableError.
@@ -97,7 +95,7 @@ def offline_compiler(device: Device) -> OfflineCompiler:
 
 def check_configurations(family: Kernel, device: Device, compiler: OfflineCompiler,
                          pairs: Sequence[tuple[Problem, Configuration]],
-                         progress: Progress = lambda step: None) -> FamilyCheck:
+                         progress: Say = silent) -> FamilyCheck:
     """Compile configurations of a family in parallel and compare them with its declaration."""
     begin = time.monotonic()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels import registry
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Task
 
 from .measuring.runner import Runner
@@ -47,7 +48,7 @@ def check_runnable(task: Task) -> None:
 
 
 def verdict_on(task: Task, candidates: Sequence[Configuration], seconds: float, journal: str | Path | None,
-               cache: bool = True, progress: Callable[[str], None] = lambda step: None) -> TaskVerdict:
+               cache: bool = True, progress: Say = silent) -> TaskVerdict:
     """Compare a task's candidates with its safe default in `seconds`; the journal keeps the measurements.
 
     With `cache`, an earlier verification in the journal answers. Raises UnverifiedError if the budget cannot suffice,

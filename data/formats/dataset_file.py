@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from seqtune.errors import FormatError, MisuseError, warned
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import new_folder
 from seqtune.kernels.miopen.solver import BACKEND
+from seqtune.kernels.say import Say
 
 from ..dataset import MOST_ROWS, Dataset
 from ..hold_out import held_out_keys, note_empty
@@ -40,7 +41,7 @@ def is_shipped(data: object) -> bool:
     return data is None or (str(data) == "shipped" and not Path(str(data)).exists())
 
 
-def read_training_data(data: str | Path | None, seed: int, say: Callable[[str], None],
+def read_training_data(data: str | Path | None, seed: int, say: Say,
                        limits: ShardLimits = LIMITS) -> tuple[Dataset, Sampling | None]:
     """Read a data set as `read_dataset` does or, if it is too long to be held in memory, a sample of it.
 

@@ -9,7 +9,6 @@ so that the data set still has the problem.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from seqtune.errors import FormatError, KernelError
 from seqtune.kernels import registry
+from seqtune.kernels.say import Say, silent
 
 from ..dataset import ADDED, SCHEMA, Dataset
 from ..dataset_facts import dataset_errors
@@ -58,14 +58,14 @@ class Sampling:
         return asdict(self)
 
 
-def read_sampled(files: ShardFiles, seed: int, say: Callable[[str], None] = lambda step: None,
+def read_sampled(files: ShardFiles, seed: int, say: Say = silent,
                  limits: SelectionLimits | None = None) -> tuple[Dataset, Sampling]:
     """Read the sample that a training learns from; it depends on the rows and the seed alone. Raises FormatError."""
     with dataset_errors(files.source):
         return _read(files, seed, say, limits or SelectionLimits())
 
 
-def _read(files: ShardFiles, seed: int, say: Callable[[str], None],
+def _read(files: ShardFiles, seed: int, say: Say,
           limits: SelectionLimits) -> tuple[Dataset, Sampling]:
     began, selection = time.monotonic(), TrialSelection(limits)
     rows = _Rows(files, seed)

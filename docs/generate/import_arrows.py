@@ -23,7 +23,7 @@ PUBLIC = {
         "aiter", "arithmetic", "c_text", "clblast", "declaration", "devices", "enumeration", "expression", "files",
         "gemlite", "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
         "membership", "miopen", "operations", "own_folders", "problem", "problem_sets", "registry",
-        "resource_usage", "row_index", "space", "spaces", "task", "triton", "version"),
+        "resource_usage", "row_index", "say", "space", "spaces", "task", "triton", "version"),
     "data": (
         "builds", "chosen_tasks", "dataset", "device_times", "formats", "journal", "json_content", "machines",
         "measured_tasks", "provenance", "record", "serving", "shipped_machines"),
@@ -33,7 +33,7 @@ PUBLIC = {
         "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "confidence",
-        "correction", "learning", "learning/times", "predictors", "pretrained", "say", "sequence", "training",
+        "correction", "learning", "learning/times", "predictors", "pretrained", "sequence", "training",
         "translator", "trees"),
     "networks": (
         "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",

@@ -11,8 +11,8 @@ from seqtune.errors import CheckpointError, KernelError, UnpreparedMisuseError, 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import Say
 from seqtune.predictor.answering import Answering, answering, propose_many
-from seqtune.predictor.say import Say
 from seqtune.tuner.backends.discovery import check_present
 from seqtune.tuner.measuring.comparison import faster_than, typical
 from seqtune.tuner.measuring.verification import HOPELESS, RULE, Verdict

@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from seqtune.errors import FormatError
-from seqtune.predictor.say import Say
+from seqtune.kernels.say import Say
 from seqtune.tuner.backends.backend import wall_clock
 from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.measuring.comparison import Rule, faster_than, typical

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from seqtune.errors import MisuseError, UnavailableError, one_line, shown
-from seqtune.predictor.say import Say
+from seqtune.kernels.say import Say
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ..capture.examples import clones

@@ -20,10 +20,10 @@ import numpy as np
 
 from seqtune.data.measured_tasks import counted
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from ..proposing import Proposals
-from ..say import Say, silent
 from ..trees.cost_trees import Trees, TreesOptions
 from ..trees.forest import WORST
 from ..trees.ranker import PROPOSALS

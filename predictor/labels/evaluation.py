@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.miopen.solver import PREFIX
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
-from ..say import Say, silent
 from ..sequence.beam import TASKS, WIDTH, Allowed, NextWord, search_numbers_many
 from ..translator.numpy_translator import NumpyTranslator
 from .labels import Labels, SolverTimings

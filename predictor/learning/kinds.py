@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.lookup import resolve
+from seqtune.kernels.say import Say
 
 from ..predictors import SHIPPED, cached_checkpoint
-from ..say import Say
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..say import silent
+from seqtune.kernels.say import silent
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from seqtune.errors import MisuseError, check_installed
+from seqtune.kernels.say import silent
 from seqtune.tuner.stop_request import StopRequest
 
-from ..say import silent
 from .conditions import no_launcher
 from .progress import Epoch, Progress
 from .state import TrainingState

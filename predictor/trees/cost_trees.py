@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import ChosenTask
 from seqtune.tuner.cost_models.features import FeatureList, Table, device_features, features, own_features
@@ -27,7 +28,6 @@ from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ..option_bounds import Count, Number, Positive, Share
-from ..say import Say, silent
 from .choice_rows import NAT, ChoiceObjective, ChoiceRows, choice_rows
 from .forest import WORST
 

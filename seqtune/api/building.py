@@ -7,8 +7,8 @@ from pathlib import Path
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Task
-from seqtune.predictor.say import Say, silent
 from seqtune.tuner.building.built_kernel import BuiltKernel, built_kernel
 from seqtune.tuner.building.chosen import Chosen, files_of
 from seqtune.tuner.building.folder import check_free, write_folder

@@ -18,11 +18,11 @@ from typing import Any
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import Say, silent
 from seqtune.predictor.answering import answering_many, predictor_for, predictor_name, propose_many
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.correction.device_evidence import device_evidence
-from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.backends.measured_rates import warn_of_doubt
 from seqtune.tuner.measuring.deadline import SECONDS

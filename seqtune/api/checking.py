@@ -11,7 +11,7 @@ from seqtune.kernels import registry
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import NAME
 from seqtune.kernels.registry import is_registered, kernel, table
-from seqtune.predictor.say import Say, silent
+from seqtune.kernels.say import Say, silent
 
 from ..errors import FormatError, MisuseError
 from .inputs import as_device

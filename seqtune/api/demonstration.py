@@ -7,8 +7,8 @@ from pathlib import Path
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
+from seqtune.kernels.say import Say, silent
 from seqtune.predictor.predictors import named_predictor
-from seqtune.predictor.say import Say, silent
 from seqtune.tuner.building.folder import check_free
 from seqtune.tuner.measuring.deadline import SECONDS
 

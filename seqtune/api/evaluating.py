@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import problem_set
+from seqtune.kernels.say import Say, silent
 from seqtune.predictor.learning.kinds import EvaluationRequest, learning_of, shipped_learner
 from seqtune.predictor.predictors import UNTRAINED, cached_checkpoint
-from seqtune.predictor.say import Say, silent
 
 from ..errors import DeviceError, MisuseError, warned
 from .inputs import as_device, as_problems

@@ -16,7 +16,7 @@ from seqtune.data.journal.journal import default_path
 from seqtune.data.journal.schema import check_header, check_regular, check_tables
 from seqtune.kernels.files import check_writable
 from seqtune.kernels.own_folders import NO_HOME, cache_folder, is_nowhere
-from seqtune.predictor.say import Say, silent
+from seqtune.kernels.say import Say, silent
 from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.machine_state import MachineState
 from seqtune.tuner.processes import usable_jobs

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.table import FORMATS, find_files, format_of
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.say import Say
 from seqtune.predictor.predictors import cached_checkpoint
-from seqtune.predictor.say import Say
 
 from ..errors import MisuseError, warned
 from .inputs import as_problem, check_ending, check_folder, check_free, check_journal

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.data.provenance import check_measured
 from seqtune.kernels.devices.accelerators import BACKENDS
+from seqtune.kernels.say import Say, silent
 from seqtune.predictor.learning.kinds import TrainingRequest, learner, learning_of
 from seqtune.predictor.predictors import cached_checkpoint
-from seqtune.predictor.say import Say, silent
 from seqtune.predictor.training.conditions import check_can_train
 from seqtune.predictor.training.progress import parted
 

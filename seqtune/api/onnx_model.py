@@ -11,7 +11,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import check_path
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_onnx import ProblemNode, UndescribedNode, read_onnx
-from seqtune.predictor.say import Say, silent
+from seqtune.kernels.say import Say, silent
 
 from ..errors import MisuseError, shown
 from .bulk import BulkAnswer, predict_many

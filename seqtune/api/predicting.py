@@ -9,10 +9,10 @@ from pathlib import Path
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import answering
 from seqtune.predictor.candidate import Candidate, doubt_about
-from seqtune.predictor.say import Say, silent
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import SECONDS
 from seqtune.tuner.remembered import Remembered, remembered_winners

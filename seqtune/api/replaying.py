@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for
-from seqtune.predictor.say import Say, silent
 from seqtune.tuner.processes import processors
 
 from ..errors import KernelError, MisuseError, shown

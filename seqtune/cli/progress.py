@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from seqtune.kernels.problem import Problem
+    from seqtune.kernels.say import Say
     from seqtune.predictor.training.progress import Epoch
     from seqtune.tuner.run.plan import TuningProgress
 
@@ -24,7 +25,7 @@ QUIET_SECONDS = 10.0  # seconds between two lines where there is no terminal
 
 
 @contextlib.contextmanager
-def spinner() -> Iterator[Callable[[str], None]]:
+def spinner() -> Iterator[Say]:
     """Show the current step: in one changing line on a terminal, else in a line every QUIET_SECONDS."""
     errors = Console(stderr=True, highlight=False)
     if not errors.is_terminal:

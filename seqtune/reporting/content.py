@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.kernel import Setting
-from seqtune.predictor.say import Say, silent
+from seqtune.kernels.say import Say, silent
 
 from .cases import Cases, cases_of, settings_text
 from .defaults import CaseDefaults, case_defaults

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.predictor.say import Say, silent
+from seqtune.kernels.say import Say, silent
 
 from ..api.inputs import check_ending, check_free
 from ..api.results import Written

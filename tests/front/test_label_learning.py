@@ -12,13 +12,13 @@ from seqtune.api import evaluate, predict
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
 from seqtune.kernels.miopen.gpus import device
+from seqtune.kernels.say import silent
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.labels.learned import FILE as PACKED
 from seqtune.predictor.learning.kinds import TrainingRequest, learner
 from seqtune.predictor.learning.labels.learning import LabelLearning
 from seqtune.predictor.predictors import cached_checkpoint
-from seqtune.predictor.say import silent
 from seqtune.predictor.training.progress import parted
 from tests.support.command_line import Refused, Run
 from tests.support.label_toys import QUICK, WINOGRAD

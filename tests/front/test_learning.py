@@ -26,6 +26,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernel
+from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.kinds import EvaluationRequest
@@ -33,7 +34,6 @@ from seqtune.predictor.learning.times.adaptation.report import RetrainingReport,
 from seqtune.predictor.learning.times.evaluation import LiveContest
 from seqtune.predictor.learning.times.learning import LearnedProblems, TimesLearning
 from seqtune.predictor.learning.times.shares import Outcome
-from seqtune.predictor.say import silent
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
 from tests.support.installation.optional import TRAINING, skip_without

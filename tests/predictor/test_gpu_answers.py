@@ -16,6 +16,7 @@ from seqtune.api.bulk import predict_many
 from seqtune.data.dataset import Dataset
 from seqtune.data.shipped_machines import GPUS
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import silent
 from seqtune.kernels.task import Task
 from seqtune.predictor.analytic import AnalyticPredictor
 from seqtune.predictor.answering import Answering, answering, seeds_for
@@ -24,7 +25,6 @@ from seqtune.predictor.largest import MEASURE
 from seqtune.predictor.learning.kinds import shipped_learner
 from seqtune.predictor.learning.times.learning import LearnedProblems
 from seqtune.predictor.predictors import answers_for
-from seqtune.predictor.say import silent
 from tests.support.devices import described_gpu
 from tests.support.doors import DOORS
 from tests.support.installation.optional import TRAINING, skip_without

@@ -33,6 +33,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import Say, silent
 
 from .batches import compare_batch
 from .comparison import typical
@@ -100,7 +101,7 @@ def retest_log_share(builds: NDArray[np.float64]) -> float | None:
 
 def compare_all(measurer: Measurer, problem: Problem, configurations: Sequence[Configuration],
                 options: CompareOptions = DEFAULTS, renew: Callable[[], None] = lambda: None,
-                progress: Callable[[str], None] = lambda step: None) -> ComparedTimes:
+                progress: Say = silent) -> ComparedTimes:
     """Compare all configurations of a problem: look at each alone, then run those that are not far slower in rounds.
 
     `renew` is called before every build but the first; a Runner's `close` starts a new worker, so that kernels are

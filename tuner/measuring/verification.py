@@ -31,6 +31,7 @@ from seqtune.errors import SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import Say, silent
 
 from ..load import LoadMeter
 from .batches import compare_batch
@@ -103,7 +104,7 @@ class Verdict:
 
 
 def verify(measurer: Measurer, problem: Problem, candidates: Sequence[Configuration], default: Configuration,
-           seconds: float = SECONDS, progress: Callable[[str], None] = lambda text: None,
+           seconds: float = SECONDS, progress: Say = silent,
            clock: Callable[[], float] = time.monotonic, stand_ins: StandIns = tuple,
            open_meter: Callable[[], LoadMeter] = LoadMeter) -> Verdict:
     """Measure the candidates and the default within `seconds`.
@@ -177,7 +178,7 @@ def launch_seconds(problem: Problem, device: Device) -> float:
 
 
 def _alone(measurer: Measurer, problem: Problem, distinct: Sequence[Configuration], options: Options,
-           deadline: Deadline, least: float, progress: Callable[[str], None]) -> dict[Configuration, Measurement]:
+           deadline: Deadline, least: float, progress: Say) -> dict[Configuration, Measurement]:
     """Check and time each configuration alone, the default first, as long as there is time. Raises OverBudget.
 
     `least` is the lower bound of a launch, in seconds.

@@ -8,7 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.launches.call_declaration import CallDeclaration, Sections, code_for
 from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.messages import messages_in_use
+from seqtune.kernels.say import Say, silent
 
 from ..processes import python_path
 from .oclgrind import INSTALL, environment, library, strays
@@ -64,7 +65,7 @@ class MemoryReport:
 
 
 def check_memory(checked: Library, sample: int = SAMPLE, seconds: float = SECONDS,
-                 progress: Callable[[str], None] = lambda step: None) -> MemoryReport:
+                 progress: Say = silent) -> MemoryReport:
     """Run `sample` configurations of each OpenCL kernel. Raises MisuseError, UnavailableError without Oclgrind."""
     path = library()
     if path is None:
@@ -85,7 +86,7 @@ def _in_opencl(family: Kernel) -> bool:
 
 
 def _simulate(variables: Mapping[str, str], families: Sequence[Kernel], sample: int, seconds: float, begin: int,
-              report: MemoryReport, progress: Callable[[str], None]) -> int:
+              report: MemoryReport, progress: Say) -> int:
     """Run configurations from number `begin` on. Returns the number at which to go on, or -1 at the end."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "seqtune.tuner.memory_check.simulation_process"], stdin=subprocess.PIPE,

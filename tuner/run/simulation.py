@@ -23,6 +23,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.messages import messages_in_use, use_messages
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from ..processes import one_thread_each, usable_jobs
@@ -145,7 +146,7 @@ def best_shares(recorded: RecordedSpace, numbers: Sequence[int], trials: int) ->
 
 
 def simulate(spaces: Sequence[RecordedSpace], methods: Mapping[str, SearchMethod], trials: int, repeats: int, *,
-             seed: int = 0, jobs: int = 1, progress: Callable[[str], None] = lambda step: None) -> list[Curves]:
+             seed: int = 0, jobs: int = 1, progress: Say = silent) -> list[Curves]:
     """Search every space with every method, `repeats` times with `trials` evaluations.
 
     Returns a `Curves` for each space and method, ordered by space, then as in `methods`. With `jobs` above 1 the runs

@@ -9,11 +9,11 @@ from typing import Any
 
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
+from seqtune.kernels.say import Say
 
 from ...checkpoint import Checkpoint
 from ...labels.evaluation import Row, choose, propose, score_labels, score_solvers
 from ...labels.labels import TIMED, read_labels, read_solver_timings
-from ...say import Say
 from ...training.progress import Progress
 from ...translator.threads import one_thread
 from ..kinds import EvaluationRequest, TrainingRequest

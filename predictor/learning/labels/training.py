@@ -23,12 +23,12 @@ from seqtune.data.formats.miopen_import import tables_of
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import BACKEND
+from seqtune.kernels.say import silent
 
 from ...checkpoint import Checkpoint
 from ...labels.chains import grow
 from ...labels.labels import TIMED, Labels, SolverTimings, read_labels, read_solver_timings
 from ...labels.learned import LearnedLabels, filter_of
-from ...say import silent
 from ...sequence.source_columns import SourceColumns
 from ...sequence.source_facts import own_facts
 from ...sequence.vocabulary import BEGIN, Vocabulary, Words

@@ -21,6 +21,7 @@ from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.measuring.compared_times import ComparedTimes, compare_all, retest_log_share
 from seqtune.tuner.measuring.runner import Runner
@@ -53,7 +54,7 @@ class EvaluateOptions:
 class LiveContest:
     """Holds the contests of live evaluations on one device; every build begins with a new worker."""
 
-    def __init__(self, device: Device, progress: Callable[[str], None], runner: Runner | None = None) -> None:
+    def __init__(self, device: Device, progress: Say, runner: Runner | None = None) -> None:
         self.runner = Runner(device) if runner is None else runner
         self.progress = progress
 
@@ -71,7 +72,7 @@ class LiveContest:
 def evaluate(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,
              counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
              queries: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
-             progress: Callable[[str], None] = lambda step: None) -> list[EvaluationRow]:
+             progress: Say = silent) -> list[EvaluationRow]:
     """Evaluate methods: a row for every device, method and number of measured proposals.
 
     A live evaluation uses `queries` (by default the held-out problems) and leaves out those on which nothing runs.
@@ -84,7 +85,7 @@ def evaluate(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
 def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,
              counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
              queries: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
-             progress: Callable[[str], None] = lambda step: None) -> list[Outcome]:
+             progress: Say = silent) -> list[Outcome]:
     """Evaluate methods as `evaluate` does: the outcome of every problem, of which `rows` makes the table."""
     options = options or EvaluateOptions()
     progress("reading the data set")
@@ -149,7 +150,7 @@ def check_methods(methods: Sequence[str]) -> None:
 
 
 def fitted(training: Sequence[MeasuredTask], checkpoint: Predictor | None, methods: Sequence[str],
-           progress: Callable[[str], None] = lambda step: None,
+           progress: Say = silent,
            options: TreesOptions | None = None) -> dict[str, Predictor]:
     """Fit the methods to measured training tasks; return them by name. `random` is not fitted and is left out.
 

@@ -12,9 +12,9 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import ChosenTask, Floats, KnownTask, MeasuredTask
 
-from ...say import Say, silent
 from ...sequence.vocabulary import Vocabulary
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker

@@ -13,11 +13,11 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.leakage import leakage_note, sorted_briefs, split_leaked
 from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.say import Say
 from seqtune.kernels.task import MeasuredTask, Task
 
 from ...checkpoint import Checkpoint
 from ...learning.kinds import EvaluationRequest, TrainingRequest
-from ...say import Say
 from ...training.conditions import check_can_train
 from ...training.progress import Progress
 from ...translator.threads import one_thread

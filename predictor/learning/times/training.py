@@ -24,13 +24,13 @@ from torch import Tensor
 from seqtune.data.measured_tasks import split
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import ChosenTask, KnownTask, MeasuredTask
 
 from ...checkpoint import Checkpoint
 from ...confidence.fitting import fit_confidence, observe_proposed
 from ...experts.process import Processes
 from ...largest import Largest
-from ...say import Say, silent
 from ...sequence.vocabulary import Vocabulary
 from ...training.progress import Progress
 from ...training.state import OUTSIDE, TrainingState, describe

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run, kernels_for
-from seqtune.predictor.say import Say, silent
+from seqtune.kernels.say import Say, silent
 from seqtune.tuner.backends import discovery
 
 from ...errors import InterruptedTuning, MisuseError, shown, warned

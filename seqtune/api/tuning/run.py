@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run, families
+from seqtune.kernels.say import Say
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
-from seqtune.predictor.say import Say
 from seqtune.tuner.backends import discovery
 
 from ...errors import InterruptedTuning, MisuseError, shown, warned

@@ -24,6 +24,7 @@ from torch.export import ExportedProgram
 
 from seqtune.kernels.files import check_path
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import silent
 from seqtune.networks.capture.encoder_layers import write_out_encoder_layers
 from seqtune.networks.capture.export import exported
 from seqtune.networks.capture.overlap import share_memory
@@ -35,7 +36,6 @@ from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.reports import INDUCTOR, GraphVerdict, NetworkVerification
 from seqtune.networks.selection.selection import LayerSelection
 from seqtune.networks.verification.peer_graph import check_compared
-from seqtune.predictor.say import silent
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 

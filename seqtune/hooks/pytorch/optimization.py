@@ -35,6 +35,7 @@ from torch.export import ExportedProgram
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import check_path
+from seqtune.kernels.say import Say, silent
 from seqtune.networks.capture.examples import (
     check_model,
     checked_examples,
@@ -58,7 +59,6 @@ from seqtune.networks.selection.reports import INDUCTOR
 from seqtune.networks.selection.selection import LayerSelection
 from seqtune.networks.verification.peer_comparison import saved_comparison
 from seqtune.networks.verification.peer_graph import check_compared
-from seqtune.predictor.say import Say, silent
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 

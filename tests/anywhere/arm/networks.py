@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from benchmarks.networks.models import seeded
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.processors import described
+from seqtune.kernels.say import silent
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.nodes import Tuned
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.predictor.say import silent
 from tests.networks.test_networks import Block
 from tests.support.networks.default_programs import program_of
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import FormatError, MisuseError
-from seqtune.predictor.say import silent
+from seqtune.kernels.say import silent
 from seqtune.predictor.training.progress import Epoch, parted
 from seqtune.predictor.training.state import saved_epoch
 from seqtune.predictor.training.trainer import Course, fit

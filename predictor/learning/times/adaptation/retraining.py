@@ -26,6 +26,7 @@ from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.leakage import sorted_briefs, split_leaked
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import MeasuredTask
 from seqtune.tuner.measuring.deadline import Deadline
 
@@ -33,7 +34,6 @@ from ....checkpoint import Checkpoint
 from ....confidence.model import ConfidenceModel
 from ....experts.process import Processes
 from ....largest import Largest
-from ....say import Say, silent
 from ....sequence.vocabulary import Vocabulary
 from ....training.progress import Progress
 from ....training.state import describe

@@ -18,9 +18,9 @@ from typing import Any
 
 from seqtune.errors import FormatError, SeqtuneError, json_fault
 from seqtune.kernels.files import read_bounded, write_whole
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import MeasuredTask
 
-from ....say import Say, silent
 from ....training.state import OUTSIDE, describe
 from ....training.unfinished import CROSS_VALIDATION
 from ..evaluation import fitted, replayed

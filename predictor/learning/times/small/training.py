@@ -15,10 +15,10 @@ from typing import Any
 
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
 
 from ....checkpoint import Checkpoint
-from ....say import silent
 from ....training.progress import Epoch, Progress
 from ..options import TrainingOptions
 from ..shares import OURS, EvaluationRow

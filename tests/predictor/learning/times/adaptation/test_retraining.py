@@ -22,6 +22,7 @@ from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.learning.times.adaptation import retraining
 from seqtune.predictor.learning.times.adaptation.rehearsal import Rehearsal
@@ -34,7 +35,6 @@ from seqtune.predictor.learning.times.adaptation.retraining import (
 )
 from seqtune.predictor.learning.times.evaluation import evaluate_tasks
 from seqtune.predictor.learning.times.examples import problems_of, words_of
-from seqtune.predictor.say import silent
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.training.progress import Epoch, parted
 from seqtune.predictor.trees.cost_trees import Trees

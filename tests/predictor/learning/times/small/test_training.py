@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.times.options import TrainingOptions
@@ -20,7 +21,6 @@ from seqtune.predictor.learning.times.small.folds import FOLDS, folds_of
 from seqtune.predictor.learning.times.small.options import is_small, options_of, small_options
 from seqtune.predictor.learning.times.small.training import train_small
 from seqtune.predictor.learning.times.training import train_model
-from seqtune.predictor.say import silent
 from seqtune.predictor.training.progress import parted
 from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions
