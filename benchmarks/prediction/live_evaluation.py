@@ -52,13 +52,12 @@ def live_outcomes(proposers: Callable[[], Mapping[str, Predictor]], methods: Seq
     `proposers` are asked for when the first problem is evaluated; `depends_on` is the checksum of everything else that
     the outcomes depend on. Problems that no kernel solves, or on which nothing runs, are left out.
     """
-    from seqtune.predictor.learning.times.evaluation import EvaluateOptions, LiveContest, live_outcome
+    from seqtune.predictor.learning.times.evaluation import LiveContest, live_outcome
 
     outcomes = []
     with LiveContest(device, lambda step: None) as contest:
         def evaluated(problem: Problem) -> dict[str, object]:
-            outcome = live_outcome(problem, device, proposers(), methods, COUNTS, contest,
-                                   EvaluateOptions(sample=RANDOM),
+            outcome = live_outcome(problem, device, proposers(), methods, COUNTS, contest, RANDOM,
                                    searched(problem, device, journal, contest.runner, trials))
             say(f"{kind_of(problem)}: {math.exp(outcome.log_shares[OURS, 0]):.3f}")
             return outcome.to_json()

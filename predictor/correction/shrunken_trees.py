@@ -35,23 +35,23 @@ class ShrunkenTrees:
     after: float  # the same, each problem corrected by other ones only
 
     @classmethod
-    def fit(cls, observations: Observations, options: ResidualOptions = OPTIONS) -> ShrunkenTrees:
+    def fit(cls, observations: Observations) -> ShrunkenTrees:
         """Fit trees to at least one observation."""
-        others = _left_out(observations, options)
+        others = _left_out(observations)
         factor = _best_factor(observations, others)
         before, after = (_share(observations, observations.expected + changes)
                          for changes in (np.zeros(len(others)), factor * others))
         if after < before:
             factor, after = 0.0, before
-        forests = {} if factor == 0.0 else _fitted(observations, np.unique(observations.problem), options)
+        forests = {} if factor == 0.0 else _fitted(observations, np.unique(observations.problem))
         return cls({name: _scaled(forest, factor) for name, forest in forests.items()}, factor, before, after)
 
 
-def _left_out(observations: Observations, options: ResidualOptions) -> Floats:
+def _left_out(observations: Observations) -> Floats:
     """The correction of each row by trees that were fitted to other problems, (row,)."""
     problems, changes = np.unique(observations.problem), np.zeros(len(observations))
     for fold in range(FOLDS) if len(problems) >= LEAST_PROBLEMS else ():
-        forests = _fitted(observations, np.delete(problems, np.s_[fold::FOLDS]), options)
+        forests = _fitted(observations, np.delete(problems, np.s_[fold::FOLDS]))
         for name, forest in forests.items():
             rows = observations.rows[name]
             left_out = np.isin(observations.problem[rows], problems[fold::FOLDS])
@@ -59,7 +59,7 @@ def _left_out(observations: Observations, options: ResidualOptions) -> Floats:
     return changes
 
 
-def _fitted(observations: Observations, problems: Collection[int], options: ResidualOptions) -> dict[str, Forest]:
+def _fitted(observations: Observations, problems: Collection[int]) -> dict[str, Forest]:
     """The trees of each kernel, fitted to the rows of some problems."""
     forests: dict[str, Forest] = {}
     errors, weights = observations.errors, observations.weights
@@ -67,7 +67,7 @@ def _fitted(observations: Observations, problems: Collection[int], options: Resi
         fitting = np.isin(observations.problem[rows], list(problems))
         if fitting.any():
             chosen = rows[fitting]
-            forests[name] = grow(observations.tables[name][fitting], errors[chosen], weights[chosen], options, 0)
+            forests[name] = grow(observations.tables[name][fitting], errors[chosen], weights[chosen], OPTIONS, 0)
     return forests
 
 

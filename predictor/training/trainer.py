@@ -38,6 +38,8 @@ Net = TypeVar("Net", bound=nn.Module)
 Batch = TypeVar("Batch")
 SAVE_SECONDS = 10.0  # a state is saved after an epoch if the last one is that old: a killed training loses little
 STOPPING = "stopping after this epoch; Ctrl-C again stops at once, with the epoch that was saved last"
+WEIGHT_DECAY = 0.05  # of matrices; vectors (biases, norms) do not decay. Every shipped checkpoint was trained with it
+CLIP = 1.0  # largest norm of the gradient, with which every shipped checkpoint was trained
 METRIC = "eval_"  # begins the names of Trainer's metrics of validation
 
 
@@ -54,14 +56,6 @@ class TrainerOptions(Protocol):
     @property
     def warm_up(self) -> float:
         """The share of the steps in which the rate rises."""
-
-    @property
-    def weight_decay(self) -> float:
-        """The decay of matrices; vectors (biases, norms) do not decay."""
-
-    @property
-    def clip(self) -> float:
-        """The largest norm of a gradient."""
 
     @property
     def average(self) -> float:
@@ -196,10 +190,10 @@ class EpochTrainer(Trainer):  # type: ignore[misc]
 
     def __init__(self, training: Training[Any, Any]) -> None:
         self.training = training
-        state, options = training.state, training.options
+        state = training.state
         arguments = TrainingArguments(
             output_dir=tempfile.gettempdir(),  # must exist; nothing is written there
-            num_train_epochs=training.epochs - state.epoch, max_grad_norm=options.clip, eval_strategy="epoch",
+            num_train_epochs=training.epochs - state.epoch, max_grad_norm=CLIP, eval_strategy="epoch",
             logging_strategy="epoch", logging_nan_inf_filter=False, save_strategy="no",
             report_to="none", disable_tqdm=True, use_cpu=True)
         super().__init__(Learner(state.model, training.course.loss), arguments, eval_dataset=(), callbacks=[training],
@@ -260,7 +254,7 @@ def fit(network: Net, course: Course[Net, Any], options: TrainerOptions, fingerp
 def _optimizer(network: nn.Module, course: Course[Any, Any], options: TrainerOptions) -> torch.optim.AdamW:
     matrices = [tensor for tensor in network.parameters() if tensor.dim() > 1]
     vectors = [tensor for tensor in network.parameters() if tensor.dim() <= 1]
-    return torch.optim.AdamW([{"params": matrices, "weight_decay": options.weight_decay},
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": WEIGHT_DECAY},
                               {"params": vectors, "weight_decay": 0.0}], lr=options.rate,
                              betas=(0.9, course.second_decay), fused=course.fused)
 

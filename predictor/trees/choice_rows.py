@@ -40,7 +40,7 @@ class ChoiceRows:
         return len(self.rows)
 
 
-def choice_rows(chosen: ChosenTask, seed: int, rejected: int = REJECTED) -> Iterator[ChoiceRows]:
+def choice_rows(chosen: ChosenTask, seed: int) -> Iterator[ChoiceRows]:
     """Draw the rows of the spaces that hold choices."""
     seconds = estimates(chosen.task)
     for space, part in chosen.task.parts():
@@ -49,7 +49,7 @@ def choice_rows(chosen: ChosenTask, seed: int, rejected: int = REJECTED) -> Iter
             draw = np.random.default_rng([seed, zlib.crc32(f"{space.problem.key} {space.device.key}".encode())])
             wanted = chosen.numbers[own] - part.start
             fast = _fastest(seconds[part])
-            others = draw.integers(0, len(space), rejected)
+            others = draw.integers(0, len(space), REJECTED)
             if len(fast):
                 others[::2] = fast[draw.integers(0, len(fast), len(others[::2]))]
             rows = np.concatenate([wanted, np.setdiff1d(others, wanted)])

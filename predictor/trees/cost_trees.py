@@ -24,7 +24,7 @@ from seqtune.kernels.say import Say, silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import ChosenTask
 from seqtune.tuner.cost_models.features import FeatureList, Table, device_features, features, own_features
-from seqtune.tuner.cost_models.machine_ratios import SPREAD, jittered
+from seqtune.tuner.cost_models.machine_ratios import jittered
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ..option_bounds import Count, Number, Positive, Share
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import Floats, MeasuredTask
 
 # Largest share of all weight that a leaf needs. XGBoost gives no value at all to a tree of less weight than that, so
-# a kernel of which a few slow rows are known would count as the fastest. A tree has about `subsample` of the weight.
+# a kernel of which a few slow rows are known would count as the fastest. A tree has about SUBSAMPLE of the weight.
 ROOT = 0.25
+SUBSAMPLE = 0.8  # share of the rows that a tree is fitted to, so that trees differ
+COLUMNS = 0.6  # share of the features that a tree sees, for the same reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,11 @@ class TreesOptions:
     rounds: Count = 400  # trees; at the rate below, more change little
     depth: Count = 6  # allows interactions of a tile, two sizes, a vector width and registers; deeper trees were worse
     rate: Share = 0.06
-    subsample: Share = 0.8
-    columns: Share = 0.6  # share of the features that a tree sees
     least_weight: Positive = 3.0  # minimum weight of a leaf, since times have a few percent of noise
-    focus: Share = 1.0  # a row has the weight (best/time) ** focus: accuracy among fast configurations matters
-    worst: Positive = WORST
     models: Count = 3  # trained with different seeds and averaged, which is better than one
     threads: Count = 2
     seed: Number = 0
     features: FeatureList = "ratios"
-    jitter: Share = SPREAD  # of the measured rates, with ratios; 0: none
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +87,7 @@ class Trees:
                     kernels.setdefault(chosen.space.kernel.name, []).append(
                         self._rows(chosen.space.at(chosen.rows), chosen))
                 continue
-            ratios = np.minimum(np.log(measured.seconds / measured.best), self.options.worst)
+            ratios = np.minimum(np.log(measured.seconds / measured.best), WORST)
             for space, part in measured.task.parts():
                 rows = ~np.isnan(ratios[part])  # the measured ones
                 if rows.any():
@@ -109,7 +106,7 @@ class Trees:
         for model in range(options.models):
             draw = np.random.default_rng([options.seed, model, zlib.crc32(
                 f"{space.problem.key} {space.device.key}".encode())])
-            device = jittered(space.device, draw, options.jitter)
+            device = jittered(space.device, draw)
             by_model.append(device_features(
                 space, columns, device if options.features == "ratios" else space.device, options.features))
         return _Fitting(own_features(space, columns), by_model, target)
@@ -124,7 +121,7 @@ class Trees:
         target = np.concatenate([part.target for part in parts if not isinstance(part.target, ChoiceRows)]
                                 or [np.empty(0)])
         own = np.concatenate([part.own for part in parts])
-        weights = np.exp(-options.focus * target)
+        weights = np.exp(-target)  # best / time: accuracy among fast configurations matters
         objective = ChoiceObjective(target, weights, [part.target for part in choices
                                                       if isinstance(part.target, ChoiceRows)]) if choices else None
         scale = 1 / NAT**2 if choices else 1.0  # of the second derivatives
@@ -132,7 +129,7 @@ class Trees:
         boosters: list[xgboost.Booster] = []
         for model in range(options.models):
             boosting = Boosting("reg:squarederror", options.rounds if before is None else added, options.depth,
-                                options.rate, options.subsample, options.columns, least, 256,
+                                options.rate, SUBSAMPLE, COLUMNS, least, 256,
                                 options.threads, options.seed + model, {"base_score": 0.0, "reg_lambda": scale})
             rows = np.hstack([own, np.concatenate([part.by_model[model] for part in parts])])
             labels, importance = (target, weights) if objective is None else (np.zeros(len(rows)), None)
@@ -157,25 +154,23 @@ class Trees:
         for space in spaces:
             models = self.models.get(space.kernel.name)
             if models is None:
-                predictions.append(np.full((len(space), self.options.models), self.options.worst, np.float32))
+                predictions.append(np.full((len(space), self.options.models), WORST, np.float32))
                 continue
             rows = features(space, listed=self.options.features)
             predictions.append(np.stack([model.inplace_predict(rows) for model in models], axis=1))
         return np.concatenate(predictions)
 
-    def fill(self, measured: MeasuredTask, trust: float = 1.0) -> Floats:
+    def fill(self, measured: MeasuredTask) -> Floats:
         """Estimate time/best - 1 for every configuration of a task, (configuration,).
 
-        Measured configurations keep their time (with `trust` < 1, blended with the prediction). The others get the
-        prediction, shifted so that it agrees with the task's measurements on average.
+        Measured configurations keep their time. The others get the prediction, shifted so that it agrees with the
+        task's measurements on average.
         """
         predicted = self.predict(measured.task.spaces)
         logs = np.log(measured.seconds)
         good = np.isfinite(logs)
         if good.any():
-            weights = np.exp(-2 * np.minimum(predicted[good], self.options.worst))  # fast ones count most
-            logs = np.where(good, trust * logs + (1 - trust) * (predicted + np.average(
-                logs[good] - predicted[good], weights=weights)), logs)
-            predicted = predicted + np.average(np.log(measured.seconds[good]) - predicted[good], weights=weights)
+            weights = np.exp(-2 * np.minimum(predicted[good], WORST))  # fast ones count most
+            predicted = predicted + np.average(logs[good] - predicted[good], weights=weights)
         filled = np.where(np.isnan(logs), predicted, logs)
         return np.asarray(np.expm1(np.minimum(filled - filled.min(), 20.0)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -30,25 +30,17 @@ from ...checkpoint_parts import parts_of
 from ...predictors import Predictor
 from ...trees.cost_trees import Trees, TreesOptions
 from .baselines import ANALYTIC, BASELINES, random_log_share
-from .shares import DRAWS, OURS, EvaluationRow, Outcome, rows
+from .shares import OURS, EvaluationRow, Outcome, rows
 
 METHODS_OF_GPUS = (OURS, "transformer", "random", *BASELINES)
 METHODS = tuple(name for name in METHODS_OF_GPUS if name != ANALYTIC)
 OLD_NAMES = {"seq2seq": OURS}  # names of methods in earlier versions, still understood
 COUNTS = (0, 3, 5)
+SAMPLE = 100  # random configurations that a live evaluation measures for each problem, to know the best time
+RECORDED = 8  # best recorded configurations that a live evaluation measures, too; the best one's record may be luck
 
 Measure = Callable[[Problem, Device, Sequence[Configuration]], ComparedTimes]
 OnSkip = Callable[[Problem, str], None]  # receives a problem on which nothing ran, and the reason
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluateOptions:
-    """The options of an evaluation."""
-
-    sample: int = 100  # live: random configurations measured for each problem, to know the best time
-    recorded: int = 8  # live: best recorded configurations that are measured too; the best one's record may be luck
-    draws: int = DRAWS  # of the bootstrap
-    seed: int = 0
 
 
 class LiveContest:
@@ -70,24 +62,21 @@ class LiveContest:
 
 
 def evaluate(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,
-             counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
+             counts: Sequence[int] = COUNTS, sample: int = SAMPLE, measure: Measure | None = None,
              queries: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
              progress: Say = silent) -> list[EvaluationRow]:
     """Evaluate methods: a row for every device, method and number of measured proposals.
 
     A live evaluation uses `queries` (by default the held-out problems) and leaves out those on which nothing runs.
     """
-    options = options or EvaluateOptions()
-    return rows(outcomes(data, checkpoint, methods, counts, options, measure, queries, on_skip, progress),
-                options.draws, options.seed)
+    return rows(outcomes(data, checkpoint, methods, counts, sample, measure, queries, on_skip, progress))
 
 
 def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = METHODS,
-             counts: Sequence[int] = COUNTS, options: EvaluateOptions | None = None, measure: Measure | None = None,
+             counts: Sequence[int] = COUNTS, sample: int = SAMPLE, measure: Measure | None = None,
              queries: Sequence[tuple[Problem, Device]] | None = None, on_skip: OnSkip | None = None,
              progress: Say = silent) -> list[Outcome]:
     """Evaluate methods as `evaluate` does: the outcome of every problem, of which `rows` makes the table."""
-    options = options or EvaluateOptions()
     progress("reading the data set")
     training, held_out = measured_tasks(data, held_out=False), measured_tasks(data, held_out=True)
     proposers = fitted(training, checkpoint, methods, progress)
@@ -100,7 +89,7 @@ def outcomes(data: Data, checkpoint: Predictor | None, methods: Sequence[str] = 
         for problem, device in queries:
             try:
                 known = recorded.get((problem.key, device.key))
-                live.append(live_outcome(problem, device, proposers, methods, counts, measure, options, known))
+                live.append(live_outcome(problem, device, proposers, methods, counts, measure, sample, known))
             except SeqtuneError as error:
                 if type(error) is not SeqtuneError:
                     raise  # a misuse, or a device that cannot be opened
@@ -196,7 +185,7 @@ def _retest(measured: MeasuredTask) -> float | None:
 
 
 def live_outcome(problem: Problem, device: Device, proposers: Mapping[str, Predictor], methods: Sequence[str],
-                 counts: Sequence[int], measure: Measure, options: EvaluateOptions,
+                 counts: Sequence[int], measure: Measure, sample: int,
                  recorded: MeasuredTask | None) -> Outcome:
     """The outcome of a contest. `recorded` are the times of the problem in the data set, if it has any.
 
@@ -206,8 +195,8 @@ def live_outcome(problem: Problem, device: Device, proposers: Mapping[str, Predi
     most = max(1, *counts)
     proposals = {name: _proposed(method, task, most) for name, method in proposers.items()}
     safe = task.default
-    drawn = _sample(task, options.sample, options.seed)
-    fastest = [] if recorded is None else recorded.fastest(options.recorded)
+    drawn = _sample(task, sample)
+    fastest = [] if recorded is None else recorded.fastest(RECORDED)
     wanted = list(dict.fromkeys([safe, *(proposal for ranked in proposals.values() for proposal in ranked),
                                  *(fast for fast in fastest if task.find(fast) is not None), *drawn]))
     contest = measure(problem, device, wanted)
@@ -223,8 +212,8 @@ def _proposed(predictor: Predictor, task: Task, count: int) -> list[Configuratio
     return [candidate.configuration for candidate in predictor.propose([task], count)[0]]
 
 
-def _sample(task: Task, count: int, seed: int) -> list[Configuration]:
-    generator = np.random.default_rng(seed)
+def _sample(task: Task, count: int) -> list[Configuration]:
+    generator = np.random.default_rng(0)
     numbers = generator.choice(len(task), size=min(count, len(task)), replace=False)
     return [task[number] for number in numbers.tolist()]
 

@@ -89,7 +89,7 @@ def make_examples(fitting: Sequence[KnownTask], teacher: Trees | None, vocabular
         narrowed = [measured.measured_only() for measured in fitting if isinstance(measured, MeasuredTask)]
         return Examples([_example(measured, measured.seconds / measured.best - 1, vocabulary, options)
                          for measured in narrowed])
-    examples = [_example(measured, teacher.fill(measured, options.trust), vocabulary, options)
+    examples = [_example(measured, teacher.fill(measured), vocabulary, options)
                 for measured in fitting if isinstance(measured, MeasuredTask)]
     return Examples(examples, labelled_problems(fitting, teacher, vocabulary, options, avoid))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...option_bounds import Count, Number, Part, Positive, Share
+from ...option_bounds import Count, Number, Part, Positive
 from ...trees.cost_trees import TreesOptions
 
 TREES = TreesOptions()  # the teacher has the settings of the baseline
@@ -15,7 +15,8 @@ TREES = TreesOptions()  # the teacher has the settings of the baseline
 class TrainingOptions:
     """The options of a training. The defaults suit some hundred problems on a few devices: minutes on two cores.
 
-    The names of the fields are also those of a checkpoint's provenance, and of a recipe (`recipe`).
+    The names of the fields are also those of a checkpoint's provenance, and of a recipe (`recipe`). What every training
+    has in common is a constant beside the code that reads it.
     """
 
     epochs: Count = 40
@@ -24,21 +25,15 @@ class TrainingOptions:
     sentences: Count = 8  # sentences drawn for each problem of a step; few suffice, since their targets are soft
     rate: Positive = 1.5e-3  # peak learning rate of AdamW; high, since the model is small
     warm_up: Part = 0.05  # share of the steps
-    weight_decay: Share = 0.05
-    clip: Positive = 1.0  # maximum norm of the gradient
     average: Part = 0.995  # decay of the running average of the weights, which is validated and kept
     tau: Positive = 0.04  # this much slower than the best is e times less probable; about the noise of times
-    explore: Share = 0.25  # share of sentences drawn from a flatter distribution (4 tau), for the beam's other paths
     validation: Part = 0.12  # share of the problems; 0 trains all epochs on all problems
     refit: bool = False  # then train again on all problems for the best number of epochs: doubles the time
     trees: TreesOptions = TREES  # settings of the teacher
     teacher: bool = True  # whether trees estimate times that were not measured; else only measured rows count
     confidence: bool = True  # whether to estimate how sure proposals are, which fits trees up to seven times
-    trust: Share = 1.0  # weight of a measured time against the teacher's estimate; 1 suits accurate times
     extra: Number = 0  # sampled problems whose times the teacher estimates, each on one device
     examples: Count = 3000  # of an epoch; the rest beside the measured problems are sampled ones
-    measured: Share = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have
-    #                         rarer sizes
     width: Count = 128
     layers: Count = 3  # of the encoder, which reads a problem once
     decoder_layers: Count = 1  # every step of a beam pays; few suffice after a deep encoder (Kasai et al. 2021)
@@ -69,10 +64,10 @@ def choice_options(seed: int = 0, threads: int = 2) -> TrainingOptions:
                            hidden=192, judge=96, confidence=False, trees=CHOICE_TREES, seed=seed, threads=threads)
 
 
-def label_options(seed: int = 0, threads: int = 2) -> TrainingOptions:
+def label_options(threads: int = 2) -> TrainingOptions:
     """The options for MIOpen's labels, of which 230,000 take 80 minutes on a busy core; the others are not read.
 
     Gradients of kernels differ, so many small steps are better.
     """
     return TrainingOptions(epochs=18, batch=64, rate=1e-3, warm_up=0.03, average=0.999, tau=0.05, layers=2,
-                           decoder_layers=2, judge=0, save_every=1, seed=seed, threads=threads)
+                           decoder_layers=2, judge=0, save_every=1, threads=threads)

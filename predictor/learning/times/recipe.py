@@ -7,23 +7,31 @@ that are left out have their defaults. The recipe of a shipped checkpoint stands
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model, model_validator
+from pydantic_core import PydanticCustomError
 
 from seqtune.data.formats.dataset_file import is_shipped
 from seqtune.errors import FormatError, MisuseError, one_line
 from seqtune.kernels.files import read_bounded
 
 from ...checkpoint_folder import SHIPPED
+from ...trees.cost_trees import TreesOptions
 from .options import TrainingOptions
 
 ENDING = ".recipe.json"  # of the file beside a shipped checkpoint
 LARGEST = 100_000  # bytes
 OF_A_RUN = ("state", "end_now")  # fields of TrainingOptions that belong to a single run
+# Options of earlier versions, by the class of options: they are constants now, and may be named with these values alone
+SETTLED: Mapping[type, Mapping[str, float]] = {
+    TrainingOptions: {"weight_decay": 0.05, "clip": 1.0, "explore": 0.25, "measured": 0.65, "trust": 1.0},
+    TreesOptions: {"subsample": 0.8, "columns": 0.6, "focus": 1.0, "worst": 2.5, "jitter": 0.07},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,20 @@ def _model_of(kind: type) -> type[BaseModel]:
                 wanted[entry.name] = (model, model())
             else:
                 wanted[entry.name] = (hint, entry.default)
-    return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), **wanted)
+    def unsettled(given: object) -> object:
+        """The options without settled ones."""
+        settled = SETTLED.get(kind, {})
+        if not isinstance(given, dict):
+            return given
+        for name in settled.keys() & given.keys():
+            if given[name] != settled[name]:
+                raise PydanticCustomError("settled", "{name} is always {value} in this version; leave it out",
+                                          {"name": name, "value": settled[name]})
+        return {name: value for name, value in given.items() if name not in settled}
+
+    validators: Any = {"unsettled": model_validator(mode="before")(unsettled)}
+    return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), __validators__=validators,
+                        **wanted)
 
 
 def _as(kind: type[Any], model: BaseModel) -> Any:

@@ -51,6 +51,7 @@ from .training_example import DrawnExample
 from .validation import log_share, validate
 
 MOST_VALIDATED = 300  # tasks with choices: each is searched after every epoch
+MEASURED = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have rarer sizes
 COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
 
 
@@ -248,9 +249,9 @@ def _with_new_judge(checkpoint: Checkpoint, examples: Examples, options: Trainin
 def _counts(examples: Examples, options: TrainingOptions) -> tuple[int, int]:
     """The numbers of measured and of sampled examples in an epoch of at most `options.examples`.
 
-    The measured share is at least `options.measured`, if there are so many.
+    The measured share is at least MEASURED, if there are so many.
     """
-    reserved = min(examples.sampled_count, math.floor((1 - options.measured) * options.examples))
+    reserved = min(examples.sampled_count, math.floor((1 - MEASURED) * options.examples))
     measured = min(len(examples.measured), options.examples - reserved)
     return measured, min(examples.sampled_count, options.examples - measured)
 

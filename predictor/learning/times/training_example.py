@@ -14,6 +14,8 @@ from ...sequence.vocabulary import Sentence, Vocabulary
 from .options import TrainingOptions
 from .targets import Landscape, PrefixTree, TargetSentences
 
+EXPLORE = 0.25  # share of sentences drawn from a flatter distribution (4 tau), for the beam's other paths
+
 
 @dataclass(frozen=True, slots=True)
 class DrawnExample:
@@ -40,5 +42,5 @@ class TrainingExample:
         generator = np.random.default_rng(seed)
         return DrawnExample(
             vocabulary.with_ratios(self.source, self.problem, jittered(self.device, generator)),
-            self.tree.sample(generator, options.sentences, options.explore),
+            self.tree.sample(generator, options.sentences, EXPLORE),
             self.tree.landscape(generator, options.listed), self.anchored)

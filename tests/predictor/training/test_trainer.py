@@ -31,8 +31,6 @@ class Options:
     epochs: int = 6
     rate: float = 0.1
     warm_up: float = 0.1
-    weight_decay: float = 0.0
-    clip: float = 1.0
     average: float = 0.5
     seed: int = 0
     threads: int = 1

@@ -10,7 +10,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.trees.boosters import boosters_of
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
-from seqtune.predictor.trees.forest import Forest
+from seqtune.predictor.trees.forest import WORST, Forest
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.cost_models.features import features
 from tests.support.synthetic import DIRECT, MIDDLE, WIDE, problems, seconds
@@ -53,7 +53,7 @@ def test_further_trees_continue_those_of_a_ranker(ranker: Ranker) -> None:
 
     def error(model: Ranker) -> float:
         measured = task(11, MIDDLE, slower=1.0)
-        wanted = np.minimum(np.log(measured.seconds / measured.best), OPTIONS.worst)
+        wanted = np.minimum(np.log(measured.seconds / measured.best), WORST)
         return float(np.abs(model.slowness(measured.task, np.arange(len(measured.task))) - wanted).mean())
 
     assert error(after) < error(ranker)

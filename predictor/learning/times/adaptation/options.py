@@ -29,7 +29,6 @@ class RetrainingOptions(TrainingOptions):
     evaluated: int = 16  # held-out problems of each old device whose answers can change, such as one with new records
     trees: TreesOptions = FURTHER  # settings of the trees that continue the checkpoint's
     added: int = 40  # number of those trees; 60 were worse on new machines
-    anchored: float = 0.85  # share of the old checkpoint's predictions in a rehearsed example; the rest are its times
     repeats: int = 4  # maximum number of times that an epoch has a new example, to have about as many as rehearsed ones
 
     def within(self, minutes: float) -> RetrainingOptions:

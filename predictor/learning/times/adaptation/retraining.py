@@ -58,6 +58,7 @@ from .rehearsal import Rehearsal
 from .report import NEW, OLD, RetrainingReport, comparison_rows
 
 RETRAINING = RetrainingOptions()
+ANCHORED = 0.85  # share of the old checkpoint's predictions in a rehearsed example; the rest are its times
 SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights
 JOINING = 0.6  # share of the time of fitting the trees: joining them to the old ones takes about as long
 SLACK = 1.3  # the last evaluation may take this much longer than the first one
@@ -277,7 +278,7 @@ def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary:
         if rehearsed and end.is_over:
             break
         (example,) = make_examples([selection.old[index]], None, vocabulary, options, []).measured
-        rehearsed[index] = replace(example, anchored=options.anchored)
+        rehearsed[index] = replace(example, anchored=ANCHORED)
     fresh: list[TrainingExample] = []
     for measured in selection.fresh:
         if fresh and deadline.is_over:

@@ -22,7 +22,7 @@ from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_parts import TreesAlone
 from seqtune.predictor.learning.times.baselines import random_log_share
-from seqtune.predictor.learning.times.evaluation import METHODS, EvaluateOptions, evaluate, fitted, outcomes, replayed
+from seqtune.predictor.learning.times.evaluation import METHODS, RECORDED, evaluate, fitted, outcomes, replayed
 from seqtune.predictor.learning.times.examples import vocabulary_of
 from seqtune.predictor.learning.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
@@ -121,8 +121,7 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
         return _measure(problem, device, configurations)
 
     queries = [(measured.problem, measured.device) for measured in measured_tasks(DATA, held_out=True)][:3]
-    options = EvaluateOptions(sample=40)
-    live = outcomes(DATA, None, ("random", "trees", "default"), (0, 5), options, measure, queries)
+    live = outcomes(DATA, None, ("random", "trees", "default"), (0, 5), 40, measure, queries)
     assert [(verdict.problem, verdict.device) for verdict in live] == list(asked)
     for verdict, (problem, device) in zip(live, queries, strict=True):
         times = [time_of(problem, device, configuration) for configuration in asked[verdict.problem, verdict.device]]
@@ -130,7 +129,7 @@ def test_a_live_evaluation_measures_what_the_methods_propose() -> None:
         assert verdict.log_shares["trees", 5] >= verdict.log_shares["trees", 0]
         recorded = next(measured for measured in measured_tasks(DATA, held_out=True)
                         if (measured.problem, measured.device) == (problem, device))
-        assert set(recorded.fastest(options.recorded)) <= set(asked[verdict.problem, verdict.device])
+        assert set(recorded.fastest(RECORDED)) <= set(asked[verdict.problem, verdict.device])
     table = rows(live)
     assert {row.problems for row in table} <= {1, 2, 3}
     assert {row.ceiling for row in table} == {1.0}
@@ -165,8 +164,7 @@ def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> N
 
 def test_live_and_replayed_agree_where_everything_is_measured() -> None:
     methods = ("fixed", "nearest", "trees", "default")
-    exhausted = EvaluateOptions(sample=100_000)
-    live = evaluate(DATA, None, methods, measure=_measure, options=exhausted)
+    live = evaluate(DATA, None, methods, measure=_measure, sample=100_000)
     replayed = evaluate(DATA, None, methods)
     assert [row.share for row in live] == pytest.approx([row.share for row in replayed])
 

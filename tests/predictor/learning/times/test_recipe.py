@@ -11,10 +11,13 @@ import pytest
 
 from seqtune.errors import FormatError, MisuseError
 from seqtune.predictor.learning.times.options import TrainingOptions
-from seqtune.predictor.learning.times.recipe import OF_A_RUN, Recipe
+from seqtune.predictor.learning.times.recipe import OF_A_RUN, SETTLED, Recipe, options_from
 from seqtune.predictor.predictors import SHIPPED
 from seqtune.predictor.training.state import describe
-from seqtune.predictor.trees.cost_trees import TreesOptions
+from seqtune.predictor.trees.cost_trees import COLUMNS, SUBSAMPLE, TreesOptions
+from seqtune.predictor.trees.forest import WORST
+from seqtune.tuner.cost_models.machine_ratios import SPREAD
+from tests.support.installation.optional import TRAINING, skip_without
 
 
 def _written(folder: Path, content: object) -> Path:
@@ -38,6 +41,28 @@ def test_all_options_of_a_training_but_those_of_a_run_can_stand_in_a_recipe(tmp_
     recipe = Recipe.read(_written(tmp_path, {"data": "shipped", "options": described}))
     assert recipe.options == TrainingOptions()
     assert recipe.data is None
+
+
+def test_options_of_earlier_versions_that_are_constants_now_may_be_named_with_their_value_alone(tmp_path: Path) -> None:
+    earlier: dict[str, Any] = {**describe(TrainingOptions()), **SETTLED[TrainingOptions]}
+    earlier["trees"] = {**earlier["trees"], **SETTLED[TreesOptions]}
+    assert options_from(earlier) == TrainingOptions()
+    assert SETTLED[TreesOptions] == {"subsample": SUBSAMPLE, "columns": COLUMNS, "worst": WORST, "jitter": SPREAD,
+                                     "focus": 1.0}
+    for options, fault in (({"clip": 2.0}, "options: clip is always 1.0 in this version; leave it out"),
+                           ({"trees": {"focus": 0.5}}, "options.trees: focus is always 1.0 in this version")):
+        with pytest.raises(FormatError, match=fault):
+            Recipe.read(_written(tmp_path, {"data": "shipped", "options": options}))
+
+
+def test_the_constants_of_a_training_are_those_of_earlier_versions() -> None:
+    skip_without(*TRAINING)
+    from seqtune.predictor.learning.times.training import MEASURED
+    from seqtune.predictor.learning.times.training_example import EXPLORE
+    from seqtune.predictor.training.trainer import CLIP, WEIGHT_DECAY
+
+    assert SETTLED[TrainingOptions] == {"weight_decay": WEIGHT_DECAY, "clip": CLIP, "explore": EXPLORE,
+                                        "measured": MEASURED, "trust": 1.0}
 
 
 @pytest.mark.parametrize(("options", "fault"), [
