@@ -147,7 +147,7 @@ def test_a_problem_on_which_nothing_runs_is_left_out_of_a_live_evaluation() -> N
         return failed if problem == broken else _measure(problem, device, configurations)
 
     told: list[tuple[Problem, str]] = []
-    found = outcomes(DATA, None, ("random", "default"), (0,), None, measure, queries,
+    found = outcomes(DATA, None, ("random", "default"), (0,), 100, measure, queries,
                      lambda problem, reason: told.append((problem, reason)))
     assert [outcome.problem for outcome in found] == [good.key]
     assert told == [(broken, f"no configuration of {broken.brief()} ran on {place.name}"),
