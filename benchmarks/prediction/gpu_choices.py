@@ -64,9 +64,9 @@ def without(data: Dataset, chip: str) -> Dataset:
 def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
                     given: argparse.Namespace) -> dict[str, Method]:
     """The methods, none of which knows a choice of the chip."""
+    from seqtune.predictor.learning.options import choice_options
     from seqtune.predictor.learning.times.agreement import ByAnalytic, ByPredictor, ByTrees, methods_of
     from seqtune.predictor.learning.times.baselines import Nearest
-    from seqtune.predictor.learning.times.options import choice_options
     from seqtune.predictor.learning.times.training import train_model
     from seqtune.predictor.trees.cost_trees import Trees
     from seqtune.predictor.trees.ranker import Ranker

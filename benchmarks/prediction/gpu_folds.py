@@ -29,7 +29,7 @@ from seqtune.predictor.learning.times.shares import OURS
 
 if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.predictor.learning.times.options import TrainingOptions
+    from seqtune.predictor.learning.options import TrainingOptions
     from seqtune.predictor.learning.times.shares import Outcome
     from seqtune.predictor.predictors import Predictor
 
@@ -55,7 +55,7 @@ def folds_of(tasks: Sequence[MeasuredTask], folds: int, seed: int) -> Iterator[t
 
 def options_of(given: argparse.Namespace) -> TrainingOptions:
     """The options of the shipped checkpoint's recipe, with fewer epochs and sampled problems."""
-    from seqtune.predictor.learning.times.recipe import Recipe
+    from seqtune.predictor.learning.recipe import Recipe
 
     recipe = Recipe.read("gpu").options
     return replace(recipe, epochs=given.epochs, patience=given.epochs, extra=given.extra, seed=given.seed,

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.learning.options import TrainingOptions
     from seqtune.predictor.learning.times.examples import Examples
-    from seqtune.predictor.learning.times.options import TrainingOptions
     from seqtune.predictor.trees.ranker import Ranker
 
 METHODS = ("transformer", "trees", OURS)
@@ -237,7 +237,7 @@ def run(given: argparse.Namespace) -> None:
     import platformdirs
 
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.times.recipe import Recipe
+    from seqtune.predictor.learning.recipe import Recipe
     from seqtune.predictor.training.state import describe
 
     check_ready(given.out)

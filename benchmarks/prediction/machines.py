@@ -106,8 +106,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     """Train without the group, or load --checkpoint, or that of an earlier call from the folder --work."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.checkpoint import Checkpoint
+    from seqtune.predictor.learning.options import TrainingOptions
     from seqtune.predictor.learning.times.examples import held_out_problems
-    from seqtune.predictor.learning.times.options import TrainingOptions
     from seqtune.predictor.learning.times.training import train_model
 
     if given.checkpoint is not None:

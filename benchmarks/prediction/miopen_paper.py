@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.labels.labels import read_solver_timings
     from seqtune.predictor.learning.labels.training import train
-    from seqtune.predictor.learning.times.options import label_options
+    from seqtune.predictor.learning.options import label_options
 
     parser = OneLineParser(__doc__)
     parser.add_argument("folder", type=Path)

@@ -140,7 +140,7 @@ def _library(tasks: Sequence[MeasuredTask], size: int, draw: int, given: argpars
     """Train on a few of the tasks, with some configurations of each, and evaluate on others that are not near."""
     from seqtune.kernels.problem_sets.similarity import SimilarityIndex
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.predictor.learning.times.options import TrainingOptions
+    from seqtune.predictor.learning.options import TrainingOptions
     from seqtune.predictor.learning.times.small.options import small_options
     from seqtune.predictor.learning.times.small.training import train_small
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..checkpoint import Checkpoint
     from ..training.progress import Progress
+    from .recipe import Recipe
 
 # What a checkpoint learns from -> "module:attribute" of a class without arguments that follows `Learning`
 LEARNINGS: dict[str, str] = {
@@ -41,20 +42,6 @@ class ResultRow(Protocol):
         ...
 
 
-class GivenOptions(Protocol):
-    """All options of a training: a `Recipe` of `times`, which imports this module."""
-
-    @property
-    def name(self) -> str:
-        """The name of the file, for the checkpoint's provenance."""
-        ...
-
-    @property
-    def options(self) -> Any:
-        """The options, of the kind of learning that is asked."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingRequest:
     """A user's request for a training; where a number is None, the kind of model chooses it."""
@@ -68,7 +55,7 @@ class TrainingRequest:
     deadline: Deadline | None = None  # of a retraining
     force: bool = False  # train on data that look like noise
     protect_held_out: bool = False  # do not learn from problems near a held-out one; else the held-out one is not used
-    recipe: GivenOptions | None = None  # all options of a training; then `seed` is the recipe's
+    recipe: Recipe | None = None  # all options of a training; then `seed` is the recipe's
 
 
 @dataclass(frozen=True, slots=True)

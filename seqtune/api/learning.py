@@ -22,7 +22,7 @@ from .results import Written
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.times.recipe import Recipe
+    from seqtune.predictor.learning.recipe import Recipe
 
 
 def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None = None, epochs: int | None = None,
@@ -52,7 +52,7 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
     check_free(Path(out), force, checkpoint=True)
     read = None
     if recipe is not None:
-        from seqtune.predictor.learning.times.recipe import Recipe
+        from seqtune.predictor.learning.recipe import Recipe
 
         if (epochs, extra, seed, refit) != (None, None, 0, False):
             raise MisuseError("a recipe gives the data set and all options: leave out the others")

@@ -18,8 +18,8 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.answering import answering
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.learning.kinds import LEARNINGS, learning_of
+from seqtune.predictor.learning.recipe import Recipe
 from seqtune.predictor.learning.times.baselines import BASELINES
-from seqtune.predictor.learning.times.recipe import Recipe
 from seqtune.predictor.predictors import (
     SHIPPED,
     UNTRAINED,

@@ -11,7 +11,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.predictor.labels.labels import Labels, read_labels
 from seqtune.predictor.learning.labels.training import train
-from seqtune.predictor.learning.times.options import label_options
+from seqtune.predictor.learning.options import label_options
 from seqtune.tuner.cost_models.boosting import Boosting
 from tests.support.learning.few_trees import grow_few_trees
 

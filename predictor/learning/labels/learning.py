@@ -17,7 +17,7 @@ from ...labels.labels import TIMED, read_labels, read_solver_timings
 from ...training.progress import Progress
 from ...translator.threads import one_thread
 from ..kinds import EvaluationRequest, TrainingRequest
-from ..times.options import TrainingOptions, label_options
+from ..options import TrainingOptions, label_options
 
 
 class LabelLearning:

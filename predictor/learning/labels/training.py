@@ -36,7 +36,7 @@ from ...training.progress import Progress
 from ...training.state import OUTSIDE, describe
 from ...training.trainer import Course, fit
 from ...translator.translator import Choices, Source, Translator
-from ..times.options import TrainingOptions
+from ..options import TrainingOptions
 
 OPERATION = "convnd"  # of every label
 FIXED_WORDS = {"quantities": 0, "facts": len(own_facts(OPERATION))}  # target words are fixed, facts share positions

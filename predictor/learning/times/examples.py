@@ -18,8 +18,8 @@ from seqtune.kernels.task import ChosenTask, Floats, KnownTask, MeasuredTask
 from ...sequence.vocabulary import Vocabulary
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
+from ..options import TrainingOptions
 from .labelled_problems import LabelledProblems
-from .options import TrainingOptions
 from .sampled_problems import SampledProblems
 from .targets import PrefixTree
 from .training_example import TrainingExample

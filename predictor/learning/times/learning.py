@@ -17,18 +17,18 @@ from seqtune.kernels.say import Say
 from seqtune.kernels.task import MeasuredTask, Task
 
 from ...checkpoint import Checkpoint
-from ...learning.kinds import EvaluationRequest, TrainingRequest
 from ...training.conditions import check_can_train
 from ...training.progress import Progress
 from ...translator.threads import one_thread
+from ..kinds import EvaluationRequest, TrainingRequest
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import KnownTask
 
+    from ..options import TrainingOptions
     from .agreement import AgreementRow
     from .evaluation import Measure
-    from .options import TrainingOptions
     from .shares import EvaluationRow
 
 MANY = 5000  # records, whose problems take some seconds to find
@@ -83,7 +83,7 @@ class TimesLearning:
         The options are those of the recipe. Without one they follow from the number of problems, and few measured
         problems are also cross-validated.
         """
-        from .options import TrainingOptions, choice_options
+        from ..options import TrainingOptions, choice_options
         from .small.options import is_small, small_options
         from .small.sufficiency import check_sufficient
         from .small.training import train_small

@@ -41,10 +41,10 @@ from ...translator.judge import Judge
 from ...translator.translator import Translator
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
+from ..options import TrainingOptions
 from .examples import Examples, describe_tasks, make_examples, make_teacher, vocabulary_of
 from .labelled_problems import Draw, drawing
 from .loss import judge_loss, sentence_loss
-from .options import TrainingOptions
 from .shortage import NO_PROBLEM
 from .targets import TargetSentences
 from .training_example import DrawnExample

@@ -40,6 +40,7 @@ from ....training.state import describe
 from ....trees.boosters import boosters_of
 from ....trees.cost_trees import Trees
 from ....trees.ranker import Ranker
+from ...options import TrainingOptions
 from ..evaluation import evaluate_tasks
 from ..examples import (
     Examples,
@@ -49,7 +50,6 @@ from ..examples import (
     problems_of,
     words_of,
 )
-from ..options import TrainingOptions
 from ..shares import Outcome
 from ..training import fit, train_model
 from ..training_example import TrainingExample

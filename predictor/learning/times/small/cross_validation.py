@@ -23,8 +23,8 @@ from seqtune.kernels.task import MeasuredTask
 
 from ....training.state import OUTSIDE, describe
 from ....training.unfinished import CROSS_VALIDATION
+from ...options import TrainingOptions
 from ..evaluation import fitted, replayed
-from ..options import TrainingOptions
 from ..shares import OURS, EvaluationRow, Outcome, rows
 from ..training import train_model
 from .folds import Fold

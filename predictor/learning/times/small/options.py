@@ -19,9 +19,9 @@ from seqtune.kernels.task import KnownTask
 
 from ....checkpoint import Checkpoint
 from ....trees.cost_trees import TreesOptions
+from ...options import TrainingOptions
+from ...recipe import options_from
 from ..examples import describe_tasks
-from ..options import TrainingOptions
-from ..recipe import options_from
 
 SMALL = 150  # problems; from here on, a validation part of 12 % has enough problems to say something
 EPOCHS = 20

@@ -20,7 +20,7 @@ from seqtune.kernels.task import MeasuredTask
 
 from ....checkpoint import Checkpoint
 from ....training.progress import Epoch, Progress
-from ..options import TrainingOptions
+from ...options import TrainingOptions
 from ..shares import OURS, EvaluationRow
 from ..shortage import USEFUL
 from ..training import train_model

@@ -10,8 +10,8 @@ from seqtune.data.dataset import Dataset
 from seqtune.kernels.say import silent
 from seqtune.predictor.learning.kinds import TrainingRequest
 from seqtune.predictor.learning.labels.learning import LabelLearning
-from seqtune.predictor.learning.times.options import label_options
-from seqtune.predictor.learning.times.recipe import Recipe
+from seqtune.predictor.learning.options import label_options
+from seqtune.predictor.learning.recipe import Recipe
 from tests.support.label_toys import QUICK
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
+from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.times.examples import make_examples, vocabulary_of
 from seqtune.predictor.learning.times.loss import sentence_loss
-from seqtune.predictor.learning.times.options import TrainingOptions
 from seqtune.predictor.learning.times.targets import TargetSentences
 from tests.support.learning.translators import small_translator
 from tests.support.synthetic import data

@@ -15,7 +15,7 @@ from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.times.options import TrainingOptions
+from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.times.small.cross_validation import COUNTS, METHODS, cross_validate
 from seqtune.predictor.learning.times.small.folds import FOLDS, folds_of
 from seqtune.predictor.learning.times.small.options import is_small, options_of, small_options

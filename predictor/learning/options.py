@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...option_bounds import Count, Number, Part, Positive
-from ...trees.cost_trees import TreesOptions
+from ..option_bounds import Count, Number, Part, Positive
+from ..trees.cost_trees import TreesOptions
 
 TREES = TreesOptions()  # the teacher has the settings of the baseline
 

@@ -20,8 +20,8 @@ from seqtune.data.formats.dataset_file import is_shipped
 from seqtune.errors import FormatError, MisuseError, one_line
 from seqtune.kernels.files import read_bounded
 
-from ...checkpoint_folder import SHIPPED
-from ...trees.cost_trees import TreesOptions
+from ..checkpoint_folder import SHIPPED
+from ..trees.cost_trees import TreesOptions
 from .options import TrainingOptions
 
 ENDING = ".recipe.json"  # of the file beside a shipped checkpoint
