@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seqtune.tuner.building.built_kernel import BuiltKernel
 
     from .api import (
+        Answer,
         Prediction,
         build,
         calibrate,
@@ -37,27 +38,27 @@ if TYPE_CHECKING:
         train,
         tune,
     )
-    from .api import Proposal as Candidate
     from .api.library import use_library
     from .reporting.report import report
 
 __all__ = [
-    "BuiltKernel", "Candidate", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__",
+    "Answer", "BuiltKernel", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__",
     "build", "calibrate", "collect", "devices", "evaluate", "export", "predict", "replay", "report", "retrain", "train",
     "tune", "use_library",
 ]
 
 _REFERENCES = {
     "BuiltKernel": "seqtune.tuner.building.built_kernel:BuiltKernel",
-    "Candidate": "seqtune.api:Proposal",
     "Configuration": "seqtune.kernels.kernel:Configuration",
     "Device": "seqtune.kernels.devices.device:Device",
     "Problem": "seqtune.kernels.problem:Problem",
     "report": "seqtune.reporting.report:report",
     "use_library": "seqtune.api.library:use_library",
     **{name: f"seqtune.api:{name}" for name in (
-        "Prediction", "build", "calibrate", "collect", "devices", "evaluate", "export", "predict", "replay", "retrain",
-        "train", "tune")},
+        "Answer", "Prediction", "build", "calibrate", "collect", "devices", "evaluate", "export", "predict", "replay",
+        "retrain", "train", "tune")},
 }
 
-__getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__)
+_FORMER = {"Candidate": "Answer"}  # names of 0.2.0, which work for one more minor version
+
+__getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__, _FORMER)

@@ -116,7 +116,7 @@ def agreement(checkpoint: Checkpoint, material: Material, options: TrainingOptio
         for number in range(FRESH):
             task = fresh.task(number)
             slowness = material.teacher.slowness(task, np.arange(len(task)))
-            proposed = slowness[proposer.proposals(task, SHORTLIST).numbers[:SHORTLIST]] - slowness.min()
+            proposed = slowness[proposer.scored(task, SHORTLIST).numbers[:SHORTLIST]] - slowness.min()
             logs[number] = proposed[0], proposed.min()
     first, shortlist = np.exp(-logs.mean(axis=0)).tolist()
     return {"agreement": first, "shortlist": shortlist}

@@ -83,7 +83,7 @@ def warm_parts(model: Checkpoint, device: Device, problems: Sequence[Problem], c
     """The median milliseconds of each part of `count` proposals for new problems, on one device."""
     import numpy as np
 
-    from seqtune.predictor.proposing import Proposals
+    from seqtune.predictor.proposing import Candidates
     from seqtune.predictor.sequence.beam import WIDTH, search_numbers_many
     from seqtune.predictor.trees.ranker import PROPOSALS
 
@@ -105,7 +105,7 @@ def warm_parts(model: Checkpoint, device: Device, problems: Sequence[Problem], c
         if model.judge is not None:
             model.judge.slowness(task, numbers)
         times.append(time.perf_counter())
-        proposals = Proposals(task, numbers, log_probabilities, slowness).ordered()
+        proposals = Candidates(task, numbers, log_probabilities, slowness).ordered()
         if model.estimator is not None:
             model.estimator.confidences(proposals)
         times.append(time.perf_counter())

@@ -1,12 +1,12 @@
 """Confidence fitting: observes how much is lost on problems and machines that trees were not fitted to.
 
 The trees of the ranker are fitted again without each part of the problems (cross-fitting); they propose for the part
-that they have not seen. From these proposals the loss trees learn (see `losses`). A
+that they have not seen. From these candidates the loss trees learn (see `losses`). A
 training's validation problems then show how much all models together lose on known devices; without them those
-proposals do, with losses that trees without the part expect. For new machines the trees of the ranker are fitted
+candidates do, with losses that trees without the part expect. For new machines the trees of the ranker are fitted
 without one; the translator takes no part there, since that would need a training for each machine. Proposals are made
 among the measured configurations, and the regret of one is its distance from the best of them. If few were measured,
-the best of the whole space is faster, but so are proposals from the whole space.
+the best of the whole space is faster, but so are candidates from the whole space.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
-from ..proposing import Proposals
+from ..proposing import Candidates
 from ..trees.cost_trees import Trees, TreesOptions
 from ..trees.forest import WORST
 from ..trees.ranker import PROPOSALS
@@ -39,32 +39,32 @@ Part = Callable[[MeasuredTask], bool]  # whether a task is left out of the fitti
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedProposals:
-    """The proposals of one task, in order, and what is known of them before and after measuring."""
+class ObservedCandidates:
+    """The candidates of one task, in order, and what is known of them before and after measuring."""
 
     task: MeasuredTask
-    signals: Floats  # (proposal, signal)
-    columns: Floats  # (proposal, column) what loss trees read
-    regrets: Floats  # (proposal,) log regrets
+    signals: Floats  # (candidate, signal)
+    columns: Floats  # (candidate, column) what loss trees read
+    regrets: Floats  # (candidate,) log regrets
 
     @property
     def loss(self) -> float:
-        """What the first proposal loses: 1 - its share of the best speed."""
+        """What the first candidate loses: 1 - its share of the best speed."""
         return -math.expm1(-float(self.regrets[0]))
 
-    def with_losses(self, trees: LossTrees) -> ObservedProposals:
-        """The same proposals with the loss that trees expect as the last signal."""
+    def with_losses(self, trees: LossTrees) -> ObservedCandidates:
+        """The same candidates with the loss that trees expect as the last signal."""
         losses = trees.expected(self.columns, self.task.device.identity)
         return replace(self, signals=np.column_stack([self.signals, losses]))
 
 
 def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None = None, seed: int = 0,
-                   progress: Say = silent, known: Sequence[ObservedProposals] = (),
+                   progress: Say = silent, known: Sequence[ObservedCandidates] = (),
                    least: int = LEAST_TASKS) -> ConfidenceModel | None:
     """Fit a confidence model to at least `least` measured training tasks; None if they are fewer.
 
     `known` holds what was proposed for validation problems, which are among the tasks; if these are too few, the
-    cross-fitted proposals take their place. The trees of the fits have half of the rounds, at twice the rate.
+    cross-fitted candidates take their place. The trees of the fits have half of the rounds, at twice the rate.
     """
     options = options or TreesOptions()
     options = replace(options, seed=seed, rounds=math.ceil(options.rounds / 2), rate=2 * options.rate)
@@ -86,7 +86,7 @@ def fit_confidence(tasks: Sequence[MeasuredTask], options: TreesOptions | None =
 class CrossFitting:
     """The fits of loss trees: all without a part of the problems, and for new machines without one as well."""
 
-    unseen: Sequence[ObservedProposals]  # of all training tasks
+    unseen: Sequence[ObservedCandidates]  # of all training tasks
     parts: Sequence[Part]
     groups: Sequence[Part]
     seed: int
@@ -98,23 +98,23 @@ class CrossFitting:
         return LossTrees.fit(np.stack([task.columns[0] for task in fitting]),
                              np.array([task.loss for task in fitting]), devices, self.seed)
 
-    def known(self, observed: Sequence[ObservedProposals]) -> list[ObservedProposals]:
+    def known(self, observed: Sequence[ObservedCandidates]) -> list[ObservedCandidates]:
         """Proposals for known devices, with the losses that trees without their problems expect."""
         return [task.with_losses(trees) for part in self.parts for trees in [self.fit(part)]
                 for task in observed if part(task.task)]
 
-    def new(self, observed: Sequence[ObservedProposals]) -> list[ObservedProposals]:
+    def new(self, observed: Sequence[ObservedCandidates]) -> list[ObservedCandidates]:
         """Proposals for machines that were left out, with the losses that trees without both expect."""
         return [task.with_losses(trees) for group in self.groups for part in self.parts
                 if any(group(task.task) and part(task.task) for task in observed)
                 for trees in [self.fit(group, part)] for task in observed if group(task.task) and part(task.task)]
 
 
-def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],
+def model_of(known: Sequence[ObservedCandidates], new: Sequence[ObservedCandidates],
              tasks: Iterable[MeasuredTask], losses: CrossFitting | None = None) -> ConfidenceModel:
-    """Fit the model to proposals for known devices and for machines that were left out; `tasks` are all of training."""
+    """Fit the model to candidates for known devices and for left-out machines; `tasks` are all of training."""
     tasks = tuple(tasks)
-    further: list[ObservedProposals] = []
+    further: list[ObservedCandidates] = []
     if losses is not None:
         own = {task.task.problem.key for task in known}
         further = losses.known([task for task in losses.unseen if task.task.problem.key not in own])
@@ -126,9 +126,9 @@ def model_of(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals
                            kernels=tuple(sorted(kernel_names(tasks))), losses=None if losses is None else losses.fit())
 
 
-def _fitted(known: Sequence[ObservedProposals], new: Sequence[ObservedProposals],
-            further: Sequence[ObservedProposals], rows: slice) -> RegretModel:
-    """The model of the proposals with these ranks."""
+def _fitted(known: Sequence[ObservedCandidates], new: Sequence[ObservedCandidates],
+            further: Sequence[ObservedCandidates], rows: slice) -> RegretModel:
+    """The model of the candidates with these ranks."""
     groups = [[task for task in tasks if len(task.regrets[rows])] for tasks in (known, new, further)]
     pairs, new_pairs, further_pairs = ([(task.signals[rows], task.regrets[rows]) for task in tasks] for tasks in groups)
     devices, _, further_devices = ([task.task.device.identity for task in tasks] for tasks in groups)
@@ -159,25 +159,25 @@ def machine(device: Device) -> str:
     return f"{device.model or device.architecture} L1 {device.l1_bytes} L2 {device.l2_bytes} L3 {device.l3_bytes}"
 
 
-def observe_proposed(propose: Callable[[Task, int], Proposals],
-                     tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
+def observe_candidates(propose: Callable[[Task, int], Candidates],
+                     tasks: Sequence[MeasuredTask]) -> list[ObservedCandidates]:
     """Propose among the measured configurations of tasks that no model was fitted to.
 
-    `propose` returns a number of proposals of a task, in order. Tasks with a kernel that the models do not know are
+    `propose` returns a number of candidates of a task, in order. Tasks with a kernel that the models do not know are
     left out.
     """
-    observed: list[ObservedProposals] = []
+    observed: list[ObservedCandidates] = []
     for measured in tasks:
         narrowed = measured.measured_only()
-        proposals = propose(narrowed.task, PROPOSALS)
-        if not np.isnan(proposals.slowness).any():
-            observed.append(_observed(measured, narrowed, proposals, proposals.log_probabilities))
+        candidates = propose(narrowed.task, PROPOSALS)
+        if not np.isnan(candidates.slowness).any():
+            observed.append(_observed(measured, narrowed, candidates, candidates.log_probabilities))
     return observed
 
 
-def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: TreesOptions) -> list[ObservedProposals]:
+def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: TreesOptions) -> list[ObservedCandidates]:
     """Propose in each part with trees that are fitted to the rest. Tasks with an unknown kernel are left out."""
-    observed: list[ObservedProposals] = []
+    observed: list[ObservedCandidates] = []
     for left_out in parts:
         fitting = [measured for measured in tasks if not left_out(measured)]
         if fitting:
@@ -185,26 +185,26 @@ def observe(tasks: Sequence[MeasuredTask], parts: Iterable[Part], options: Trees
     return observed
 
 
-def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[ObservedProposals]:
+def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[ObservedCandidates]:
     """Propose among the measured configurations of tasks with trees that were not fitted to them."""
-    observed: list[ObservedProposals] = []
+    observed: list[ObservedCandidates] = []
     for measured in tasks:
         narrowed = measured.measured_only()
         task = narrowed.task
         if not all(trees.knows(space.kernel) for space in task.spaces):
             continue
         members = trees.members(task.spaces).astype(np.float64)
-        proposals = Proposals(task, np.arange(len(task)), np.zeros(len(task)), members.mean(axis=1), members).ordered()
-        observed.append(_observed(measured, narrowed, proposals.select(np.arange(min(PROPOSALS, len(task))))))
+        whole = Candidates(task, np.arange(len(task)), np.zeros(len(task)), members.mean(axis=1), members).ordered()
+        observed.append(_observed(measured, narrowed, whole.select(np.arange(min(PROPOSALS, len(task))))))
     return observed
 
 
-def _observed(measured: MeasuredTask, narrowed: MeasuredTask, proposals: Proposals,
-              searched: Floats | None = None) -> ObservedProposals:
-    """What is known of ordered proposals, and their log regrets against the best measured configuration.
+def _observed(measured: MeasuredTask, narrowed: MeasuredTask, candidates: Candidates,
+              searched: Floats | None = None) -> ObservedCandidates:
+    """What is known of ordered candidates, and their log regrets against the best measured configuration.
 
     `searched` are the log-probabilities of a beam search, if there was one.
     """
-    seconds = counted(narrowed.seconds[proposals.numbers], measured.time(measured.task.default), narrowed.seconds)
-    return ObservedProposals(measured, signals_of(proposals.slowness, proposals.members, searched),
-                             columns_of(proposals), np.clip(np.log(seconds / narrowed.best), 0.0, WORST))
+    seconds = counted(narrowed.seconds[candidates.numbers], measured.time(measured.task.default), narrowed.seconds)
+    return ObservedCandidates(measured, signals_of(candidates.slowness, candidates.members, searched),
+                             columns_of(candidates), np.clip(np.log(seconds / narrowed.best), 0.0, WORST))

@@ -1,7 +1,7 @@
-"""Loss trees: small boosted trees that expect how much of the best speed a first proposal loses.
+"""Loss trees: small boosted trees that expect how much of the best speed a first candidate loses.
 
-They are fitted to the proposals that were made for each training problem by experts that had not seen it. What they
-read of a proposal is known before measuring: the slowness that the experts expect of it, how far the candidates lie
+They are fitted to the candidates that were made for each training problem by experts that had not seen it. What they
+read of a candidate is known before measuring: the slowness that the experts expect of it, how far the candidates lie
 apart, the ratios of problem and device, and what is usually lost on the device. The expected slowness alone does not
 rank well: where configurations are alike it is nearly 0.
 """
@@ -25,7 +25,7 @@ from seqtune.tuner.cost_models.machine_ratios import RATIOS, machine_ratios
 from ..trees.forest import Forest
 
 if TYPE_CHECKING:
-    from ..proposing import Proposals
+    from ..proposing import Candidates
 
 OWN = ("slowness", "lead", "spread", "fifth's distance")
 NAMING = ("lane_rate", "worker_bandwidth")  # ratios of the machine alone: trees that read them know few machines
@@ -78,7 +78,7 @@ class LossTrees(BaseModel):
 
     @classmethod
     def fit(cls, columns: Floats, losses: Floats, devices: Sequence[str], seed: int = 0) -> LossTrees:
-        """Fit to first proposals: their columns (task, column), losses (task,) and the identities of their devices."""
+        """Fit to first candidates: their columns (task, column), losses (task,) and the identities of their devices."""
         from seqtune.tuner.cost_models.boosting import Boosting
 
         usual, names = float(losses.mean()), np.array(devices)
@@ -91,20 +91,20 @@ class LossTrees(BaseModel):
         return cls(usual=usual, devices=typical, **{name: tuple(array.tolist()) for name, array in arrays.items()})
 
     def expected(self, columns: Floats, device: str) -> Floats:
-        """The expected loss of proposals from their columns (proposal, column), on a device: (proposal,)."""
+        """The expected loss of candidates from their columns (candidate, column), on a device: (candidate,)."""
         rows = np.empty((len(columns), len(COLUMNS) + 1), np.float32)
         rows[:, :-1], rows[:, -1] = columns, self.devices.get(device, self.usual)
         expected: Floats = np.clip(self.usual + self.forest.margins(rows)[:, 0].astype(np.float64), 0.0, 1.0)
         return expected
 
-    def losses(self, proposals: Proposals) -> Floats:
-        """The expected loss of each of the ordered proposals: (proposal,)."""
-        return self.expected(columns_of(proposals), proposals.task.device.identity)
+    def losses(self, candidates: Candidates) -> Floats:
+        """The expected loss of each of the ordered candidates: (candidate,)."""
+        return self.expected(columns_of(candidates), candidates.task.device.identity)
 
 
-def columns_of(proposals: Proposals) -> NDArray[np.float64]:
-    """What the trees read of proposals: (proposal, column) in the order of COLUMNS."""
-    slowness, task = proposals.slowness, proposals.task
+def columns_of(candidates: Candidates) -> NDArray[np.float64]:
+    """What the trees read of candidates: (candidate, column) in the order of COLUMNS."""
+    slowness, task = candidates.slowness, candidates.task
     ascending = np.sort(slowness)
     columns = np.empty((len(slowness), len(COLUMNS)))
     columns[:, 0] = slowness

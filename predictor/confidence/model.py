@@ -1,8 +1,8 @@
-"""Confidence model: estimates which share of the best speed each proposal reaches, with an interval.
+"""Confidence model: estimates which share of the best speed each candidate reaches, with an interval.
 
-The log regret of a proposal, log(time / best time), is modelled as an expected regret times a random factor. The
+The log regret of a candidate, log(time / best time), is modelled as an expected regret times a random factor. The
 expected regret grows with five signals that are known before measuring: the predicted slowness, the regret that the
-members of the ensemble see, how far the members disagree, how much the beam search prefers another proposal, and the
+members of the ensemble see, how far the members disagree, how much the beam search prefers another candidate, and the
 loss that small trees expect (see `losses`), where there were enough problems to fit them. It is larger on devices of
 the training data where more is usually lost, such as those with noisy times. Its coefficients are not negative, since
 with few problems anything more flexible follows chance. The random factors are those observed on problems that the
@@ -29,7 +29,7 @@ from ..candidate import Confidence
 from .losses import LossTrees
 
 if TYPE_CHECKING:
-    from ..proposing import Proposals
+    from ..proposing import Candidates
 
 SIGNALS = ("slowness", "regret among members", "disagreement", "doubt", "loss")
 DOUBT = SIGNALS.index("doubt")
@@ -70,7 +70,7 @@ class RegretModel(BaseModel):
         return self
 
     def expected(self, signals: Floats, device: str = "") -> Floats:
-        """The expected log regret for signals (proposal, signal) on a device, given by its `identity`: (proposal,)."""
+        """The expected log regret (candidate,) for signals (candidate, signal) on a device of this `identity`."""
         complete = np.where(np.isnan(signals), self.usual_doubt, signals)  # only a doubt can be unknown
         regret = np.full(len(complete), self.constant)
         for weight, signal in zip(self.weights, complete.T, strict=False):
@@ -78,9 +78,9 @@ class RegretModel(BaseModel):
         return np.maximum(self.scales.get(device, 1.0) * regret, LEAST_REGRET)
 
     def confidences(self, signals: Floats, is_known: bool, device: str = "") -> list[Confidence]:
-        """The confidence of each proposal on a device, given by its `identity`."""
+        """The confidence of each candidate on a device, given by its `identity`."""
         factors = _array(self.known if is_known else self.new)
-        shares = np.exp(-np.outer(self.expected(signals, device), factors))  # (proposal, level), descending
+        shares = np.exp(-np.outer(self.expected(signals, device), factors))  # (candidate, level), descending
         means = _mean_shares(shares)
         ends = [round((1 - level) * (LEVELS - 1)) for level in (LOW, HIGH)]
         return [Confidence(mean, low, high) for mean, (low, high)
@@ -88,7 +88,7 @@ class RegretModel(BaseModel):
 
 
 class ConfidenceModel(BaseModel):
-    """The regret models of first proposals and of others, and the devices of the training data."""
+    """The regret models of first candidates and of others, and the devices of the training data."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -119,25 +119,25 @@ class ConfidenceModel(BaseModel):
         kernels = {*self.kernels, *kernel_names(tasks)} if self.kernels else ()
         return self.model_copy(update={"devices": tuple(sorted(devices)), "kernels": tuple(sorted(kernels))})
 
-    def confidences(self, proposals: Proposals, count: int | None = None) -> list[Confidence] | None:
-        """The confidence of the first `count` ordered proposals (None: of all).
+    def confidences(self, candidates: Candidates, count: int | None = None) -> list[Confidence] | None:
+        """The confidence of the first `count` ordered candidates (None: of all).
 
         None if a slowness is unknown (NaN), or if no times were learned of one of the task's kernels: choices do
         not tell how much slower other configurations are.
         """
-        if not len(proposals.slowness) or np.isnan(proposals.slowness).any():
+        if not len(candidates.slowness) or np.isnan(candidates.slowness).any():
             return None
-        if self.lacks_times(proposals.task.kernels):
+        if self.lacks_times(candidates.task.kernels):
             return None
-        signals = signals_of(proposals.slowness, proposals.members, proposals.log_probabilities)
+        signals = signals_of(candidates.slowness, candidates.members, candidates.log_probabilities)
         if self.losses is not None:
-            signals = np.column_stack([signals, self.losses.losses(proposals)])
-        return self.confidences_of(signals[:count], proposals.task.device)
+            signals = np.column_stack([signals, self.losses.losses(candidates)])
+        return self.confidences_of(signals[:count], candidates.task.device)
 
     def confidences_of(self, signals: Floats, device: Device) -> list[Confidence]:
-        """The confidence of each of the ordered proposals from their signals (proposal, signal).
+        """The confidence of each of the ordered candidates from their signals (candidate, signal).
 
-        On a device that the training data lack, no interval is narrower than that of a proposal before it.
+        On a device that the training data lack, no interval is narrower than that of a candidate before it.
         """
         known, name = self.knows(device), device.identity
         confidences = [*self.first.confidences(signals[:1], known, name),
@@ -146,11 +146,11 @@ class ConfidenceModel(BaseModel):
 
 
 def never_narrower(confidences: Iterable[Confidence]) -> list[Confidence]:
-    """The confidences of ordered proposals, with intervals extended to the width of each one before them.
+    """The confidences of ordered candidates, with intervals extended to the width of each one before them.
 
-    All shares refer to the same best time. Where it is not known well, it is as unknown for a later proposal as for the
-    first, but the models of both learned their signals apart, on other devices. An interval is extended downwards, and
-    also upwards where it would end below 0: it contains the one that was given, so it holds at least as many shares.
+    All shares refer to the same best time. Where it is not known well, it is as unknown for a later candidate as for
+    the first, but the models of both learned their signals apart, on other devices. An interval is extended downwards,
+    and also upwards where it would end below 0: it contains the one that was given, so it holds no fewer shares.
     """
     widest = 0.0
     extended = []
@@ -172,9 +172,9 @@ def _array(quantiles: tuple[float, ...]) -> Floats:
 
 
 def signals_of(slowness: Floats, members: Floats | None, log_probabilities: Floats | None = None) -> Floats:
-    """The signals of proposals, without the loss, from their expected log slowness and what each member predicts.
+    """The signals of candidates, without the loss, from their expected log slowness and what each member predicts.
 
-    Shapes: `slowness` (proposal,), `members` (proposal, member), `log_probabilities` (proposal,) of the
+    Shapes: `slowness` (candidate,), `members` (candidate, member), `log_probabilities` (candidate,) of the
     beam search. Without members the ensemble counts as agreeing; without log-probabilities the doubt is NaN.
     """
     predicted = slowness[:, None] if members is None else slowness[:, None] + members - members.mean(
@@ -189,7 +189,7 @@ def signals_of(slowness: Floats, members: Floats | None, log_probabilities: Floa
 def fit_regret(known: Sequence[tuple[Floats, Floats]], new: Sequence[tuple[Floats, Floats]],
                devices: Sequence[str] | None = None, further: Sequence[tuple[Floats, Floats]] = (),
                further_devices: Sequence[str] = ()) -> RegretModel:
-    """Fit a model to pairs of signals (proposal, signal) and log regrets (proposal,), one pair for each task.
+    """Fit a model to pairs of signals (candidate, signal) and log regrets (candidate,), one pair for each task.
 
     Every task counts the same. The coefficients come from `known`; `new` holds tasks of machines that the trees had not
     seen, and may be empty: then they count as `known`. `devices` holds the identity of each known task's device. From
@@ -261,7 +261,7 @@ def _factors(model: RegretModel, tasks: Sequence[tuple[Floats, Floats]], devices
 
 
 def _mean_shares(shares: Floats) -> Floats:
-    """The integral over the quantiles of shares (proposal, level): (proposal,)."""
+    """The integral over the quantiles of shares (candidate, level): (candidate,)."""
     means: Floats = (shares[:, 1:] + shares[:, :-1]).mean(axis=1) / 2
     return means
 

@@ -1,7 +1,7 @@
-"""Correction: changes the expected slowness of proposals by what was measured on the device, at once.
+"""Correction: changes the expected slowness of candidates by what was measured on the device, at once.
 
 A few small trees over the ranker's features learn how the measured log times differ from those that the whole model
-expects. If configurations of the problem itself were measured, they join the proposals with their measured times, even
+expects. If configurations of the problem itself were measured, they join the candidates with their measured times, even
 if the beam did not find them.
 """
 
@@ -19,7 +19,7 @@ from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.tuner.cost_models.features import features
 
-from ..proposing import Proposals
+from ..proposing import Candidates
 from ..trees.forest import WORST, Forest
 from ..trees.ranker import Ranker
 from .observations import Expected, observe
@@ -44,7 +44,7 @@ class CorrectionFit:
     problems: int
     measurements: int  # that were fitted
     factor: float  # from 0, where the evidence changes nothing, to 1
-    before: float | None  # share of the best measured speed that the first proposals reach uncorrected; None: no data
+    before: float | None  # share of the best measured speed that the first candidates reach uncorrected; None: no data
     after: float | None  # and corrected, each problem corrected by the measurements of the other ones only
 
 
@@ -62,7 +62,7 @@ class Correction:
             expected: Expected | None = None) -> tuple[Correction, CorrectionFit]:
         """Fit the corrections to the measured tasks of one device, the newest first; there may be none.
 
-        `expected` must be the model whose proposals are corrected, and `ranker` its trees.
+        `expected` must be the model whose candidates are corrected, and `ranker` its trees.
         """
         observations = observe(ranker, measured, expected)
         if not len(observations):
@@ -71,10 +71,10 @@ class Correction:
         return cls(ranker, trees.forests, own_times, expected), CorrectionFit(
             len(observations.problems()), len(observations), trees.factor, trees.before, trees.after)
 
-    def correct(self, proposals: Proposals) -> Proposals:
-        """Add the corrections to the slownesses; measured configurations of the problem itself join the proposals."""
-        task = proposals.task
-        corrected = replace(proposals, slowness=proposals.slowness + self.changes(task, proposals.numbers))
+    def correct(self, candidates: Candidates) -> Candidates:
+        """Add the corrections to the slownesses; measured configurations of the problem itself join the candidates."""
+        task = candidates.task
+        corrected = replace(candidates, slowness=candidates.slowness + self.changes(task, candidates.numbers))
         seconds = self.own_times(task)
         return corrected if seconds is None else self._joined(corrected, seconds)
 
@@ -87,40 +87,40 @@ class Correction:
                 changes[indices] = self.forests[name].margins(features(space, rows, self.ranker.listed))[:, 0]
         return changes
 
-    def _joined(self, proposals: Proposals, seconds: Floats) -> Proposals:
-        """The proposals and the measured configurations, whose slowness is mostly the measured one."""
-        task, ran = proposals.task, np.flatnonzero(np.isfinite(seconds))
-        failed = np.isinf(seconds[proposals.numbers])
-        slowness = np.where(failed, WORST, proposals.slowness)
+    def _joined(self, candidates: Candidates, seconds: Floats) -> Candidates:
+        """The candidates and the measured configurations, whose slowness is mostly the measured one."""
+        task, ran = candidates.task, np.flatnonzero(np.isfinite(seconds))
+        failed = np.isinf(seconds[candidates.numbers])
+        slowness = np.where(failed, WORST, candidates.slowness)
         if not len(ran) or np.isnan(slowness).any():
-            return replace(proposals, slowness=slowness)
+            return replace(candidates, slowness=slowness)
         ran = ran[np.argsort(seconds[ran], kind="stable")]
         spread = np.linspace(0, len(ran) - 1, min(OWN - FASTEST, len(ran))).astype(np.int64)
-        chosen = np.unique(np.concatenate([ran[:FASTEST], ran[spread], proposals.numbers[
-            np.isfinite(seconds[proposals.numbers])]]))
+        chosen = np.unique(np.concatenate([ran[:FASTEST], ran[spread], candidates.numbers[
+            np.isfinite(seconds[candidates.numbers])]]))
         expected = (self.expected or self.ranker.slowness)(task, chosen) + self.changes(task, chosen)
         logs, known = np.log(seconds[chosen]), ~np.isnan(expected)
         if not known.any():
-            return replace(proposals, slowness=slowness)
+            return replace(candidates, slowness=slowness)
         offset = float(np.average((logs - expected)[known], weights=np.exp(-np.clip(expected[known], 0, WORST))))
         estimate = np.where(known, TRUST * (logs - offset) + (1 - TRUST) * expected, logs - offset)
         slowness_of = dict(zip(chosen.tolist(), estimate.tolist(), strict=True))
-        added = chosen[~np.isin(chosen, proposals.numbers)]
-        numbers = np.concatenate([proposals.numbers, added])
+        added = chosen[~np.isin(chosen, candidates.numbers)]
+        numbers = np.concatenate([candidates.numbers, added])
         slowness = np.array([slowness_of.get(number, predicted) for number, predicted in zip(
             numbers.tolist(), [*slowness.tolist(), *[WORST] * len(added)], strict=True)])
         # the beam's doubt of a configuration does not count against its measurement
-        likeliest = proposals.log_probabilities.max()
-        log_probabilities = np.concatenate([proposals.log_probabilities, np.full(len(added), likeliest)])
+        likeliest = candidates.log_probabilities.max()
+        log_probabilities = np.concatenate([candidates.log_probabilities, np.full(len(added), likeliest)])
         log_probabilities[np.isin(numbers, chosen)] = likeliest
-        # the probabilities of all proposals sum to that of the beam's
-        log_probabilities += np.logaddexp.reduce(proposals.log_probabilities) - np.logaddexp.reduce(log_probabilities)
-        members = proposals.members
+        # the probabilities of all candidates sum to that of the beam's
+        log_probabilities += np.logaddexp.reduce(candidates.log_probabilities) - np.logaddexp.reduce(log_probabilities)
+        members = candidates.members
         if members is not None:  # on measured times, they disagree only with the prediction's weight
-            members = np.concatenate([members, np.repeat(slowness[len(proposals):, None], members.shape[1], axis=1)])
+            members = np.concatenate([members, np.repeat(slowness[len(candidates):, None], members.shape[1], axis=1)])
             means = members.mean(axis=1, keepdims=True)
             members = np.where(np.isin(numbers, chosen)[:, None], means + (1 - TRUST) * (members - means), members)
-        return Proposals(task, numbers, log_probabilities, slowness, members)
+        return Candidates(task, numbers, log_probabilities, slowness, members)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The trees by kernel and part, to be kept in a file."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .onnx_model import OnnxPrediction, OnnxRow, predict_onnx
     from .predicting import predict
     from .replaying import replay
-    from .results import BuiltFolder, CompileReport, Demonstration, Devices, Prediction, Proposal
+    from .results import Answer, BuiltFolder, CompileReport, Demonstration, Devices, Prediction
     from .tuning.results import Tuned, TuningReport
     from .tuning.run import tune
 
@@ -46,18 +46,52 @@ _MODULES = {
     "onnx_model": ("OnnxPrediction", "OnnxRow", "predict_onnx"),
     "predicting": ("predict",),
     "replaying": ("replay",),
-    "results": ("BuiltFolder", "CompileReport", "Demonstration", "Devices", "Prediction", "Proposal"),
+    "results": ("BuiltFolder", "CompileReport", "Demonstration", "Devices", "Prediction", "Answer"),
     "tuning.results": ("Tuned", "TuningReport"),
     "tuning.run": ("tune",),
 }
 _REFERENCES = {name: f"seqtune.api.{module}:{name}" for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "BuiltFolder", "BulkAnswer", "Check", "Collected", "CollectedDevice", "CollectionProgress", "CompileReport",
-    "Demonstration", "Devices", "Examination", "OnnxPrediction", "OnnxRow", "Prediction", "Proposal", "Tuned",
-    "TuningReport", "build", "build_folder", "calibrate", "check_memory", "collect", "compile_check", "demo",
-    "devices", "doctor", "evaluate", "export", "import_data", "kernel_json", "kernels", "libraries", "lint_library",
-    "predict", "predict_many", "predict_onnx", "replay", "retrain", "train", "tune",
+    "Answer",
+    "BuiltFolder",
+    "BulkAnswer",
+    "Check",
+    "Collected",
+    "CollectedDevice",
+    "CollectionProgress",
+    "CompileReport",
+    "Demonstration",
+    "Devices",
+    "Examination",
+    "OnnxPrediction",
+    "OnnxRow",
+    "Prediction",
+    "Tuned",
+    "TuningReport",
+    "build",
+    "build_folder",
+    "calibrate",
+    "check_memory",
+    "collect",
+    "compile_check",
+    "demo",
+    "devices",
+    "doctor",
+    "evaluate",
+    "export",
+    "import_data",
+    "kernel_json",
+    "kernels",
+    "libraries",
+    "lint_library",
+    "predict",
+    "predict_many",
+    "predict_onnx",
+    "replay",
+    "retrain",
+    "train",
+    "tune",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__)

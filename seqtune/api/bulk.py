@@ -31,8 +31,8 @@ from seqtune.tuner.remembered import Remembered, remembered_winners
 
 from ..errors import KernelError, MisuseError, SeqtuneError, UnpreparedError, shown
 from .inputs import as_device, as_problems, check_positive
-from .predicting import check_verifiable, predict, remembered_proposal
-from .results import Prediction, Proposal, finite
+from .predicting import check_verifiable, predict, remembered_answer
+from .results import Answer, Prediction, finite
 
 BATCH = 32  # problems that a process answers at once; one beam search answers them, with the same numbers
 FEW = 256  # problems for which a further process is worth its start of half a second
@@ -49,7 +49,7 @@ class BulkAnswer:
 
     problem: Problem
     device: str  # its name
-    candidates: tuple[Proposal, ...]  # most probable first
+    candidates: tuple[Answer, ...]  # most probable first
     reason: str = ""  # why there are no candidates
     verification: Prediction | None = None  # the answer with what was measured, where that was asked for
     predictor: str = ""  # name or folder of the checkpoint, or name of the untrained predictor, that answered
@@ -57,7 +57,7 @@ class BulkAnswer:
     remembered: Remembered | None = None  # the comparison in the journal that the first candidate won
 
     @property
-    def winner(self) -> Proposal | None:
+    def winner(self) -> Answer | None:
         """The configuration to use: the winner of the verification, or the first candidate."""
         if self.verification is not None:
             return self.verification.winner
@@ -117,12 +117,12 @@ def csv_header(labels: Iterable[str] = ()) -> str:
     return text.getvalue()
 
 
-def _words(proposal: Proposal) -> tuple[str, str]:
+def _words(proposal: Answer) -> tuple[str, str]:
     """The kernel and the configuration of a proposal, for CSV."""
     return proposal.configuration.kernel, proposal.configuration.key
 
 
-def _times(proposal: Proposal) -> tuple[str | None, float | None]:
+def _times(proposal: Answer) -> tuple[str | None, float | None]:
     """The status and the seconds of a proposal, for CSV; None where it was not measured or did not run."""
     measurement = proposal.measurement
     return (None, None) if measurement is None else (measurement.status.value, finite(measurement.seconds))
@@ -242,10 +242,10 @@ def _answer(problems: Sequence[Problem], device: Device, name: str | Path | None
     return [answers[problem] for problem in problems]
 
 
-def _proposals(candidates: Sequence[Candidate], winner: Remembered | None, top: int) -> tuple[Proposal, ...]:
+def _proposals(candidates: Sequence[Candidate], winner: Remembered | None, top: int) -> tuple[Answer, ...]:
     """The candidates of one problem, with the journal's winner, if there is one, as the first."""
     if winner is None:
-        return tuple(Proposal.of(candidate.configuration, candidate) for candidate in candidates)
+        return tuple(Answer.of(candidate.configuration, candidate) for candidate in candidates)
     by_configuration = {candidate.configuration: candidate for candidate in candidates}
-    first = remembered_proposal(winner, by_configuration.pop(winner.configuration, None))
-    return (first, *(Proposal.of(*each) for each in by_configuration.items()))[:top]
+    first = remembered_answer(winner, by_configuration.pop(winner.configuration, None))
+    return (first, *(Answer.of(*each) for each in by_configuration.items()))[:top]

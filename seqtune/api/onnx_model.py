@@ -16,7 +16,7 @@ from seqtune.kernels.say import Say, silent
 from ..errors import MisuseError, shown
 from .bulk import BulkAnswer, predict_many
 from .inputs import as_device
-from .results import Proposal, duration, finite
+from .results import Answer, duration, finite
 
 SHOWN_REASONS = 2  # a reason may name a tensor, and then each node of an operator has another one
 
@@ -42,7 +42,7 @@ class OnnxRow:
         """The time of all runs of the safe default; None where it was not measured."""
         return self._all_runs(None if self.answer.verification is None else self.answer.verification.default)
 
-    def _all_runs(self, proposal: Proposal | None) -> float | None:
+    def _all_runs(self, proposal: Answer | None) -> float | None:
         measurement = None if proposal is None else proposal.measurement
         seconds = None if measurement is None else finite(measurement.seconds)
         return None if seconds is None else self.count * seconds

@@ -19,7 +19,7 @@ from seqtune.tuner.remembered import Remembered, remembered_winners
 
 from ..errors import CheckpointError, MisuseError, SeqtuneError, shown
 from .inputs import as_device, as_problem, check_positive, check_predictable, check_share
-from .results import Prediction, Proposal
+from .results import Answer, Prediction
 
 MOST_VERIFIED = 50  # configurations compared at once, because all of their buffers are in memory
 
@@ -118,7 +118,7 @@ def _better(prediction: Prediction, default: Candidate, doubt: str) -> tuple[Pre
 
     There is a `doubt` about the first proposal.
     """
-    prediction = replace(prediction, default=Proposal.of(default.configuration, default))
+    prediction = replace(prediction, default=Answer.of(default.configuration, default))
     first, other = prediction.candidates[0].confidence, default.confidence
     if first is not None and prediction.candidates[0].configuration == default.configuration:
         return prediction, f"{doubt}, and it is the safe default (--verify measures)"
@@ -132,29 +132,29 @@ def _better(prediction: Prediction, default: Candidate, doubt: str) -> tuple[Pre
 
 
 def _unverified(task: Task, proposals: Mapping[Configuration, Candidate]) -> Prediction:
-    candidates = tuple(starmap(Proposal.of, proposals.items()))
-    default = Proposal.of(task.default, proposals.get(task.default))
+    candidates = tuple(starmap(Answer.of, proposals.items()))
+    default = Answer.of(task.default, proposals.get(task.default))
     return Prediction(task.problem, task.device, candidates, default, candidates[0])
 
 
 def _remembered(task: Task, proposals: Mapping[Configuration, Candidate], winner: Remembered, top: int) -> Prediction:
     """The answer with the journal's winner as the first candidate."""
     verdict = winner.verdict
-    first = remembered_proposal(winner, proposals.get(winner.configuration))
-    default = first if winner.configuration == task.default else Proposal.of(
+    first = remembered_answer(winner, proposals.get(winner.configuration))
+    default = first if winner.configuration == task.default else Answer.of(
         task.default, proposals.get(task.default), verdict.measurements.get(task.default),
         verdict.typical.get(task.default))
-    others = starmap(Proposal.of, ((configuration, candidate) for configuration, candidate in proposals.items()
+    others = starmap(Answer.of, ((configuration, candidate) for configuration, candidate in proposals.items()
                                    if configuration != winner.configuration))
     return Prediction(task.problem, task.device, (first, *others)[:top], default, first, speedup=verdict.speedup,
                       significant=verdict.significant, loaded=verdict.loaded, remembered=winner)
 
 
-def remembered_proposal(winner: Remembered, candidate: Candidate | None) -> Proposal:
-    """The journal's winner as a proposal; the probability is 0 if the predictor has not proposed it, too."""
-    proposal = Proposal.of(winner.configuration, candidate, winner.measurement,
-                           winner.verdict.typical.get(winner.configuration))
-    return proposal if candidate is not None else replace(proposal, probability=0.0)
+def remembered_answer(winner: Remembered, candidate: Candidate | None) -> Answer:
+    """The journal's winner as an answer; the probability is 0 if the predictor has not proposed it, too."""
+    answer = Answer.of(winner.configuration, candidate, winner.measurement,
+                       winner.verdict.typical.get(winner.configuration))
+    return answer if candidate is not None else replace(answer, probability=0.0)
 
 
 def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: float, cache: bool,
@@ -167,7 +167,7 @@ def _verify(task: Task, proposals: Mapping[Configuration, Candidate], seconds: f
         return replace(_unverified(task, proposals), unverified=str(reason))
     verdict, second = verification.verdict, verification.verdict.second
     seconds_of = verdict.typical
-    measured = {configuration: Proposal.of(configuration, proposals.get(configuration),
+    measured = {configuration: Answer.of(configuration, proposals.get(configuration),
                                            verdict.measurements.get(configuration), seconds_of.get(configuration))
                 for configuration in (*proposals, verdict.default)}
     return Prediction(

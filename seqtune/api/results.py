@@ -51,20 +51,20 @@ def finite(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
-    """A configuration that was proposed, measured, or both."""
+class Answer:
+    """A configuration that a user is shown: it was proposed, measured, or both."""
 
     configuration: Configuration
     probability: float | None = None  # None where it was not proposed
     measurement: Measurement | None = None
     confidence: Confidence | None = None  # None where it was not proposed, or the predictor does not estimate it
     typical_seconds: float | None = None  # median of the levelled rounds of a comparison; None where it was in none
-    question: Question | None = field(default=None, compare=False, repr=False)  # None outside of an answer
+    question: Question | None = field(default=None, compare=False, repr=False)  # None outside of a prediction
 
     @classmethod
     def of(cls, configuration: Configuration, candidate: Candidate | None, measurement: Measurement | None = None,
-           typical_seconds: float | None = None) -> Proposal:
-        """The proposal of a configuration, of which the predictor's candidate may be known."""
+           typical_seconds: float | None = None) -> Answer:
+        """The answer with a configuration, of which the predictor's candidate may be known."""
         if candidate is None:
             return cls(configuration, None, measurement, None, typical_seconds)
         return cls(configuration, candidate.probability, measurement, candidate.confidence, typical_seconds)
@@ -81,7 +81,7 @@ class Proposal:
         from seqtune.tuner.building.built_kernel import built_kernel
 
         if self.question is None:
-            raise MisuseError("this candidate belongs to no answer, so its problem is not known; use seqtune.build")
+            raise MisuseError("this answer belongs to no prediction, so its problem is not known; use seqtune.build")
         return built_kernel(self.question.chosen(self.configuration, self.seconds))
 
     def to_json(self) -> dict[str, object]:
@@ -113,7 +113,7 @@ def _ordinal(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The answer to one problem.
+    """The prediction for one problem: what is answered, and what the answer rests on.
 
     Without verification nothing was measured, and `winner` is the first candidate, or the safe default (`fell_back`).
     If the journal has a comparison that a configuration won (`remembered`), that one is the first candidate.
@@ -121,9 +121,9 @@ class Prediction:
 
     problem: Problem
     device: Device
-    candidates: tuple[Proposal, ...]  # most probable first
-    default: Proposal  # the safe default
-    winner: Proposal
+    candidates: tuple[Answer, ...]  # most probable first
+    default: Answer  # the safe default
+    winner: Answer
     verified: bool = False
     speedup: float | None = None  # typical time of the default / of the winner
     significant: bool | None = None  # whether the winner is clearly faster than the default
@@ -138,7 +138,7 @@ class Prediction:
     fell_back: bool = False  # whether the safe default answers: the first candidate was below `min_confidence`
     evidence: int = 0  # measurements of this device in the journal that corrected the proposals
     failed_default: str = ""  # why the safe default did not run, and what was compared with instead
-    second: Proposal | None = None  # the fastest one beside the winner in the comparison; None without one
+    second: Answer | None = None  # the fastest one beside the winner in the comparison; None without one
     leads_second: bool | None = None  # whether the winner is clearly faster than the second
     remembered: Remembered | None = None  # the comparison in the journal that the winner won, if nothing was measured
 
@@ -149,10 +149,10 @@ class Prediction:
         if self.verified or self.remembered is not None:
             origins[self.configuration] = f"the winner {self.remembered.origin if self.remembered else 'now verified'}"
 
-        def asked(proposal: Proposal) -> Proposal:
-            measured = proposal.typical_seconds is not None
-            return replace(proposal, question=Question(self.problem, self.device,
-                                                       origins.get(proposal.configuration, "a candidate"),
+        def asked(answer: Answer) -> Answer:
+            measured = answer.typical_seconds is not None
+            return replace(answer, question=Question(self.problem, self.device,
+                                                       origins.get(answer.configuration, "a candidate"),
                                                        self.default.seconds if measured else None))
 
         for name in ("default", "winner", "second"):

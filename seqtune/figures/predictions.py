@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import ExpertOpinion
     from seqtune.predictor.learning.kinds import ResultRow
 
-    from ..api.results import Prediction, Proposal
+    from ..api.results import Answer, Prediction
 
 EVERYWHERE = "all devices"  # the device of rows over all cases; a case is a problem on a device
 SCALE = ("1 is the speed of the fastest known configuration. The scale grows towards 1: from 0.9 to 0.99 is as far as "
@@ -159,7 +159,7 @@ def _together(opinions: Sequence[ExpertOpinion]) -> list[float]:
             for row in range(len(opinions[0].shares))]
 
 
-def _row_label(number: int, proposal: Proposal) -> str:
+def _row_label(number: int, proposal: Answer) -> str:
     configuration = proposal.configuration
     text = f"{configuration.kernel} {configuration.brief()}"
     short = text if len(text) <= _LONGEST else f"{text[:_LONGEST - 1]}…"

@@ -27,7 +27,7 @@ from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import SHIPPED
 from seqtune.predictor.learning.times.training import train_model
-from seqtune.predictor.proposing import Proposals
+from seqtune.predictor.proposing import Candidates
 from seqtune.predictor.sequence import beam
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.devices import device_of, operations_of, usual
@@ -187,5 +187,5 @@ def test_what_answers_a_prediction_multiplies_no_matrices_with_numpy(module: str
 def test_equal_proposals_are_ordered_by_their_numbers() -> None:
     _, (task, *_) = opened("default")
     numbers, searched = np.array([9, 3, 7, 5]), np.log([0.2, 0.2, 0.4, 0.2])
-    assert Proposals(task, numbers, searched, np.zeros(4)).ordered().numbers.tolist() == [3, 5, 7, 9]
-    assert Proposals(task, numbers, searched, np.full(4, np.nan)).ordered().numbers.tolist() == [7, 3, 5, 9]
+    assert Candidates(task, numbers, searched, np.zeros(4)).ordered().numbers.tolist() == [3, 5, 7, 9]
+    assert Candidates(task, numbers, searched, np.full(4, np.nan)).ordered().numbers.tolist() == [7, 3, 5, 9]

@@ -13,7 +13,7 @@ from torch import nn
 
 import seqtune
 from seqtune.api.inputs import as_problem, as_problems
-from seqtune.api.results import Proposal
+from seqtune.api.results import Answer
 from seqtune.api.tuning.results import Tuned
 from seqtune.api.tuning.run import DEFAULT_TRIALS, make_plan
 from seqtune.data.record import Measurement, Status
@@ -100,7 +100,7 @@ def test_a_device_may_be_an_object(checkpoint: Path) -> None:
 
 def test_an_infinite_error_is_null_in_json() -> None:
     wrong = Measurement(Status.CORRECTNESS, error=math.inf, message="wrong result")
-    shown = Proposal(Configuration.of("llvm.gemm", {}), 0.5, wrong).to_json()
+    shown = Answer(Configuration.of("llvm.gemm", {}), 0.5, wrong).to_json()
     assert (shown["seconds"], shown["error"]) == (None, None)
     json.dumps(shown, allow_nan=False)
 
@@ -169,7 +169,7 @@ def test_the_resources_of_a_gpus_kernel_are_told_with_its_measurement_and_a_cpu_
     good, needs = planted.deed("good"), planted.RESOURCES.to_json()
     for resources, told in ((planted.RESOURCES, {"resources": needs}), (None, {})):
         measurement = Measurement(Status.CORRECT, (2.0, 1.0), 0.0, resources=resources)
-        proposal = Proposal(good, 0.5, measurement).to_json()
+        proposal = Answer(good, 0.5, measurement).to_json()
         assert {name: value for name, value in proposal.items() if name == "resources"} == told
         failed = {planted.deed("segv"): Measurement(Status.CRASH, message="signal 6")}
         result = TuningResult(planted.PROBLEM, planted.DEVICE, good, measurement, good, ((good, measurement),), 3, 1,

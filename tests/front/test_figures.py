@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from seqtune import figures
-from seqtune.api.results import Prediction, Proposal
+from seqtune.api.results import Answer, Prediction
 from seqtune.errors import KernelError, MissingPackageError, MisuseError, ProblemError
 from seqtune.figures.picture import save
 from seqtune.kernels.kernel import Configuration
@@ -152,7 +152,7 @@ def test_shares_are_drawn_by_device_with_the_intervals_of_ours() -> None:
 
 
 def test_the_experts_of_a_prediction_are_drawn_by_weight_beside_their_mean() -> None:
-    proposals = [Proposal(each, 0.5) for each in configurations(2)]
+    proposals = [Answer(each, 0.5) for each in configurations(2)]
     prediction = Prediction(PROBLEM, DEVICE, tuple(proposals), proposals[0], proposals[0], predictor="default")
     opinions = (ExpertOpinion("judge", 0.25, (0.5, 0.2)), ExpertOpinion("gaussian_process", 0.75, (0.9, 0.8)))
     axis, = axes(figures.experts(replace(prediction, explanation=Explanation((), (), (), opinions))))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.api.results import Prediction, Proposal
+from seqtune.api.results import Answer, Prediction
 from seqtune.cli.tables.predicting import prediction as table
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
@@ -54,7 +54,7 @@ def test_the_table_of_a_verification_shows_the_times_that_decide(capsys: pytest.
     verdict = decide({configuration: Measurement(Status.CORRECT, taken) for configuration, taken in samples.items()},
                      default, [default, winner, second])
     assert (verdict.winner, verdict.second, verdict.leads_second) == (winner, second, False), "the least time lies"
-    proposals = {configuration: Proposal.of(configuration, None, measurement, verdict.typical.get(configuration))
+    proposals = {configuration: Answer.of(configuration, None, measurement, verdict.typical.get(configuration))
                  for configuration, measurement in verdict.measurements.items()}
     answer = Prediction(problem, device, tuple(proposals[each] for each in (second, hopeless, winner)),
                         proposals[default], proposals[winner], True, verdict.speedup, verdict.significant,

@@ -122,6 +122,8 @@ def test_an_answer_says_if_only_choices_of_its_chip_or_its_kernels_were_learned(
     assert (answer.predictor, answer.note, many.note) == (NAME, note, note)
     assert (answer.confidence is not None) == has_share
     assert answer.to_json().get("note", "") == note
+    with pytest.warns(DeprecationWarning, match="called notes"):
+        assert answer.remarks() == answer.notes()
     assert answer.notes() == [f"predictor {NAME}: {note}" if note else f"predictor {NAME}"]
 
 

@@ -15,7 +15,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor import proposing
 from seqtune.predictor.candidate import Confidence
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.proposing import Proposals
+from seqtune.predictor.proposing import Candidates
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import PROPOSALS, Ranker
@@ -32,25 +32,25 @@ CHECKPOINT = Checkpoint.of_translator(small_translator(VOCABULARY), VOCABULARY)
 class Backwards:
     """Evidence that a configuration with a higher number is faster."""
 
-    def correct(self, proposals: Proposals) -> Proposals:
-        return replace(proposals, slowness=1.0 - proposals.numbers / len(TASK))
+    def correct(self, candidates: Candidates) -> Candidates:
+        return replace(candidates, slowness=1.0 - candidates.numbers / len(TASK))
 
 
 class ByOrder:
-    """An estimator that is less sure of each next proposal."""
+    """An estimator that is less sure of each next candidate."""
 
-    def confidences(self, proposals: Proposals, count: int | None = None) -> Sequence[Confidence]:
-        return [Confidence(1 - index / 100, 0.0, 1.0) for index in range(len(proposals))][:count]
+    def confidences(self, candidates: Candidates, count: int | None = None) -> Sequence[Confidence]:
+        return [Confidence(1 - index / 100, 0.0, 1.0) for index in range(len(candidates))][:count]
 
 
 def test_slowness_orders_proposals_and_keeps_the_sum_of_their_probabilities() -> None:
-    proposals = Proposals(TASK, np.arange(3), np.log([0.5, 0.3, 0.1]), np.array([0.2, 0.1, 0.0]))
-    ordered = proposals.ordered()
+    candidates = Candidates(TASK, np.arange(3), np.log([0.5, 0.3, 0.1]), np.array([0.2, 0.1, 0.0]))
+    ordered = candidates.ordered()
     assert ordered.numbers.tolist() == [2, 1, 0]
     assert ordered.slowness.tolist() == [0.0, 0.1, 0.2]
     assert np.exp(ordered.posterior()).sum() == pytest.approx(0.9)
     assert np.exp(ordered.log_probabilities) == pytest.approx([0.1, 0.3, 0.5])
-    unknown = replace(proposals, slowness=np.array([np.nan, 0.1, 0.0])).ordered()
+    unknown = replace(candidates, slowness=np.array([np.nan, 0.1, 0.0])).ordered()
     assert unknown.numbers.tolist() == [0, 1, 2], "without a slowness of each, the beam's order stands"
 
 
@@ -85,14 +85,14 @@ def test_experts_order_all_configurations_of_a_small_task(monkeypatch: pytest.Mo
     trees = Ranker.of(Trees(tasks, TreesOptions(rounds=10, models=2, threads=1)))
     checkpoint = replace(Checkpoint.of_translator(small_translator(vocabulary), vocabulary), ranker=trees)
     task = tasks[0].task
-    beam = checkpoint.proposer().proposals(task, 1)
+    beam = checkpoint.proposer().scored(task, 1)
     assert len(beam) == PROPOSALS
     monkeypatch.setattr(proposing, "SMALL", len(task))
-    whole = checkpoint.proposer().proposals(task, 1)
+    whole = checkpoint.proposer().scored(task, 1)
     assert sorted(whole.numbers.tolist()) == list(range(len(task)))
     assert (np.diff(whole.slowness) >= 0).all()
     assert np.exp(whole.posterior()).sum() == pytest.approx(1.0)
-    unknown = replace(checkpoint, ranker=Ranker({}, {})).proposer().proposals(task, 1)
+    unknown = replace(checkpoint, ranker=Ranker({}, {})).proposer().scored(task, 1)
     assert sorted(unknown.numbers.tolist()) == sorted(beam.numbers.tolist()), "no expert knows it, so the beam proposes"
 
 

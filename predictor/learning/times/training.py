@@ -28,7 +28,7 @@ from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import ChosenTask, KnownTask, MeasuredTask
 
 from ...checkpoint import Checkpoint
-from ...confidence.fitting import fit_confidence, observe_proposed
+from ...confidence.fitting import fit_confidence, observe_candidates
 from ...experts.process import Processes
 from ...largest import Largest
 from ...sequence.vocabulary import Vocabulary
@@ -151,7 +151,7 @@ def answer_shares(checkpoint: Checkpoint, tasks: Sequence[KnownTask]) -> dict[in
     """
     proposer, logs = checkpoint.proposer(), np.zeros((len(tasks), max(COUNTED)))
     for index, measured in enumerate(tasks):
-        numbers = proposer.proposals(measured.task, max(COUNTED)).numbers[:max(COUNTED)]
+        numbers = proposer.scored(measured.task, max(COUNTED)).numbers[:max(COUNTED)]
         reached = np.maximum.accumulate([log_share(measured, number) for number in numbers.tolist()])
         logs[index] = np.pad(reached, (0, max(COUNTED) - len(reached)), mode="edge")
     return {count: math.exp(logs[:, count - 1].mean()) for count in COUNTED}
@@ -175,7 +175,7 @@ def _completed(checkpoint: Checkpoint, training: Sequence[KnownTask], unseen: Se
     estimator = None
     measured = [task for task in training if isinstance(task, MeasuredTask)]
     if options.confidence and measured:
-        known = observe_proposed(checkpoint.proposer().proposals,
+        known = observe_candidates(checkpoint.proposer().scored,
                                  [task for task in unseen if isinstance(task, MeasuredTask)])
         estimator = fit_confidence(measured, replace(options.trees, threads=options.threads), options.seed, progress,
                                    known)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
 
     from ...api.onnx_model import OnnxPrediction
-    from ...api.results import Demonstration, Prediction, Proposal
+    from ...api.results import Answer, Demonstration, Prediction
 
 
 def prediction(answer: Prediction) -> None:
@@ -28,7 +28,7 @@ def prediction(answer: Prediction) -> None:
     columns += ["time", "spread", "error", "status"] if measured else []
     table = table_of(*columns, right=("probability", "expected share", "80 %", "time", "spread", "error"))
 
-    def add(label: str, candidate: Proposal) -> None:
+    def add(label: str, candidate: Answer) -> None:
         cells = [label, f"{candidate.configuration.kernel} {candidate.configuration.brief()}"]
         if with_chances:
             cells.append("-" if candidate.probability is None else f"{candidate.probability:.3f}")
@@ -47,7 +47,7 @@ def prediction(answer: Prediction) -> None:
                           ", alone" if alone else "")]
         table.add_row(*cells)
 
-    def measured_alone(candidate: Proposal) -> bool:
+    def measured_alone(candidate: Answer) -> bool:
         return with_rounds and candidate.seconds is not None and candidate.typical_seconds is None
 
     with_rounds = any(each.typical_seconds is not None for each in (*answer.candidates, answer.default))

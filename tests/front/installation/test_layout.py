@@ -76,3 +76,11 @@ def test_everything_public_can_be_had_and_nothing_else() -> None:
     assert set(seqtune.__all__) <= set(dir(seqtune))
     with pytest.raises(AttributeError, match="no attribute 'predikt'"):
         _ = seqtune.predikt
+
+
+def test_names_of_the_release_before_still_work_and_name_todays() -> None:
+    import seqtune
+
+    with pytest.warns(DeprecationWarning, match=r"seqtune\.Candidate is now called Answer"):
+        assert seqtune.Candidate is seqtune.Answer
+    assert "Candidate" not in seqtune.__all__

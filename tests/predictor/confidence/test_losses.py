@@ -26,7 +26,7 @@ from seqtune.predictor.confidence.fitting import (
 )
 from seqtune.predictor.confidence.losses import COLUMNS, OWN, UNKNOWN, LossTrees, columns_of
 from seqtune.predictor.confidence.model import SIGNALS, ConfidenceModel, fit_regret
-from seqtune.predictor.proposing import Proposals
+from seqtune.predictor.proposing import Candidates
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support import untrained
 from tests.support.synthetic import WIDE, data, registered
@@ -58,7 +58,7 @@ def test_they_find_the_proposals_that_lose_more_and_the_devices_where_more_is_lo
 
 def test_they_read_what_experts_expect_and_how_far_apart_the_candidates_are() -> None:
     slowness = np.array([0.1, 0.2, 0.4])
-    columns = columns_of(Proposals(TASK, np.arange(3), np.zeros(3), slowness))
+    columns = columns_of(Candidates(TASK, np.arange(3), np.zeros(3), slowness))
     table = dict(zip(COLUMNS, columns.T.tolist(), strict=True))
     assert table["slowness"] == pytest.approx(slowness)
     assert table["lead"] == pytest.approx([0, 0.1, 0.3])
@@ -91,7 +91,7 @@ def test_no_loss_that_counts_was_expected_by_trees_that_saw_the_problem(monkeypa
     assert model is not None
     assert model.losses is not None
     assert len(model.first.weights) == len(SIGNALS)
-    proposals = Proposals(tasks[0].task, np.arange(4), np.log(np.full(4, 0.2)), np.array([0.0, 0.1, 0.2, 0.3]))
+    proposals = Candidates(tasks[0].task, np.arange(4), np.log(np.full(4, 0.2)), np.array([0.0, 0.1, 0.2, 0.3]))
     confidences = model.confidences(proposals)
     assert confidences is not None
     assert all(later.share <= earlier.share + 0.2 for earlier, later in pairwise(confidences))

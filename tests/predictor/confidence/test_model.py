@@ -17,7 +17,7 @@ from seqtune.kernels.task import Floats, Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.confidence.fitting import FOLDS, fit_confidence, observe, observe_with, parts_by_problem
 from seqtune.predictor.confidence.model import ConfidenceModel, RegretModel, fit_regret, signals_of
-from seqtune.predictor.proposing import Proposals
+from seqtune.predictor.proposing import Candidates
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support import untrained
 from tests.support.synthetic import WIDE, data, registered
@@ -80,7 +80,7 @@ def test_members_that_prefer_another_proposal_are_a_regret() -> None:
 
 def test_the_doubt_is_how_much_the_beam_search_prefers_another_proposal() -> None:
     searched, slowness = np.log([0.5, 0.2, 0.1]), np.array([0.2, 0.1, 0.0])
-    ordered = Proposals(TASK, np.arange(3), searched, slowness).ordered()
+    ordered = Candidates(TASK, np.arange(3), searched, slowness).ordered()
     doubt = signals_of(ordered.slowness, ordered.members, ordered.log_probabilities)[:, 3]
     assert ordered.numbers.tolist() == [2, 1, 0]
     assert doubt == pytest.approx(np.log([5, 2.5, 1]))
@@ -140,7 +140,7 @@ def test_proposals_have_confidences_where_trees_know_their_kernels() -> None:
     with registered():
         (measured, *_) = measured_tasks(data(2, held_out=1, sampled=40), held_out=False)
     numbers = np.arange(4)
-    proposals = Proposals(measured.task, numbers, np.log(np.full(4, 0.2)), np.array([0.0, 0.1, 0.2, 0.3]))
+    proposals = Candidates(measured.task, numbers, np.log(np.full(4, 0.2)), np.array([0.0, 0.1, 0.2, 0.3]))
     known, unknown = model_of(measured.device.identity), model_of()
     sure, unsure = known.confidences(proposals), unknown.confidences(proposals)
     assert sure is not None

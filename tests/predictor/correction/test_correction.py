@@ -15,7 +15,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.predictor.correction.correction import Correction
 from seqtune.predictor.correction.observations import MAX_ROWS, observe, spread_rows
-from seqtune.predictor.proposing import Proposals
+from seqtune.predictor.proposing import Candidates
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from tests.support.synthetic import DIRECT, NARROW, WIDE, problems, seconds
@@ -77,7 +77,7 @@ def test_measurements_of_a_device_that_the_trees_know_do_no_harm() -> None:
 
 def test_without_measurements_nothing_changes() -> None:
     task = measured(PROBLEMS[0], ODD).task
-    proposals = Proposals(task, np.arange(4), np.zeros(4), np.arange(4.0))
+    proposals = Candidates(task, np.arange(4), np.zeros(4), np.arange(4.0))
     correction, report = Correction.fit(ranker(), [])
     assert report.measurements == 0
     assert np.array_equal(correction.correct(proposals).slowness, proposals.slowness)
@@ -123,7 +123,7 @@ def test_the_fastest_measured_configuration_of_the_problem_comes_first_even_if_t
         return complete.seconds
 
     correction = replace(corrected(ODD), own_times=own)
-    proposals = correction.correct(Proposals(complete.task, numbers, np.log(np.full(len(numbers), 0.01)), slowness))
+    proposals = correction.correct(Candidates(complete.task, numbers, np.log(np.full(len(numbers), 0.01)), slowness))
     assert proposals.ordered().numbers[0] == best
     assert len(set(proposals.numbers.tolist())) == len(proposals)
     assert len(proposals) > len(numbers), "further measured configurations join"
@@ -138,7 +138,7 @@ def test_experts_disagree_less_about_measured_configurations_of_the_problem() ->
     correction = replace(corrected(ODD), own_times=lambda task: seconds)
     slowness = ranker().slowness(complete.task, numbers)
     members = slowness[:, None] + np.array([-0.1, 0.1])
-    proposals = correction.correct(Proposals(complete.task, numbers, np.log(np.full(20, 0.01)), slowness, members))
+    proposals = correction.correct(Candidates(complete.task, numbers, np.log(np.full(20, 0.01)), slowness, members))
     assert proposals.members is not None
     known = np.isfinite(seconds[proposals.numbers])
     assert proposals.members.shape == (len(proposals), 2)
@@ -153,7 +153,7 @@ def test_a_configuration_that_failed_on_the_device_comes_last() -> None:
     times = np.full(len(task), np.nan)
     times[3] = np.inf
     correction = replace(corrected(ODD), own_times=lambda task: times)
-    proposals = Proposals(task, np.arange(6), np.zeros(6), np.zeros(6))
+    proposals = Candidates(task, np.arange(6), np.zeros(6), np.zeros(6))
     assert correction.correct(proposals).ordered().numbers[-1] == 3
 
 
