@@ -13,13 +13,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..sequence.numeric_codes import CODE_SIZE
 from ..sequence.vocabulary import Vocabulary
-from .rows import Attended, Floats, Matrix, MatrixTable, Numbers, centred, decode, encode
+from .rows import Floats, Matrix, Numbers, attend, centred
 
 Tensors = Mapping[str, Floats]  # the state of a network by name
 
@@ -115,6 +115,14 @@ class Linear:
                        bias=np.concatenate([linear.bias for linear in maps]))
 
 
+class Attended(NamedTuple):
+    """What the rows of several queries may attend to."""
+
+    pairs: Floats  # (P, 2 W) keys and values of all queries, one after the other
+    starts: Numbers  # (Q,) first position of a query
+    counts: Numbers  # (Q,) positions
+
+
 class NumpyLayer:
     """The products of one layer of the encoder or, with `cross` attention to the source, of the decoder.
 
@@ -126,30 +134,42 @@ class NumpyLayer:
         self._heads, scale = heads, math.sqrt(heads / query.weight.shape[1])
         self.words = query.times(scale).joined(pair).after(tensors, f"{name}.norm1")
         self.out = out.centred()
-        self._cross = cross
         if cross:
             self.cross_query = Linear.of(tensors, f"{name}.cross.query").times(scale).after(tensors, f"{name}.norm2")
             self.cross_out = Linear.of(tensors, f"{name}.cross.out").centred()
         self.inner = Linear.of(tensors, f"{name}.feed.0").after(tensors, f"{name}.norm3" if cross else f"{name}.norm2")
         self.outer = Linear.of(tensors, f"{name}.feed.2").centred()
 
-    @cached_property
-    def _table(self) -> tuple[MatrixTable, int]:
-        """The matrices as `rows` reads them, and the number of outputs of the widest one."""
-        parts = [self.words, self.out, *((self.cross_query, self.cross_out) if self._cross else ()), self.inner,
-                 self.outer]
-        return MatrixTable(*(part.matrix for part in parts)), max(len(part.bias) for part in parts)
-
     def encode(self, x: Floats, starts: Numbers, counts: Numbers) -> None:
-        """Apply a layer of the encoder to rows of sources in place, see `rows.encode`."""
-        table, widest = self._table
-        encode(x, table, starts, counts, self._heads, widest)
+        """Apply a layer of the encoder to rows x (R, W) in place.
+
+        Row i attends to `counts[i]` rows from `starts[i]` on.
+        """
+        width, words = x.shape[1], self.words(x)
+        self.out.add_to(x, attend(words[:, :width], words[:, width:], starts, counts, self._heads))
+        self.feed(x)
 
     def decode(self, x: Floats, before: Floats, parents: Numbers, source: Attended, owners: Numbers,
                finished: int) -> tuple[Floats, Floats]:
-        """Apply a layer of the decoder to the words of hypotheses, see `rows.decode`."""
-        table, widest = self._table
-        return decode(x, table, before, parents, source, owners, self._heads, finished, widest)
+        """Apply a layer of the decoder to words x (H, T, W) after D earlier ones.
+
+        `before` (., D, 2 W) has the keys and values of the earlier words, and `parents` (H,) the index of each
+        hypothesis in it; `owners` (H,) are queries of the source. The result is the last words (H, finished, W), and
+        the keys and values of all words (H, D + T, 2 W).
+        """
+        count, length, width = x.shape
+        words, position = self.words(x), np.arange(length - finished, length) + before.shape[1]
+        past = np.concatenate([before[parents], words[:, :, width:]], axis=1)
+        y = x[:, length - finished:].reshape(-1, width).copy()
+        query = words[:, length - finished:, :width].reshape(-1, width)
+        starts = np.arange(count).repeat(finished) * past.shape[1]
+        counts = np.tile(position + 1, count)  # a word sees itself and earlier ones
+        self.out.add_to(y, attend(query, past.reshape(-1, 2 * width), starts, counts, self._heads))
+        owners = owners.repeat(finished)
+        self.cross_out.add_to(y, attend(self.cross_query(y), source.pairs, source.starts[owners],
+                                        source.counts[owners], self._heads))
+        self.feed(y)
+        return y.reshape(count, finished, width), past
 
     def feed(self, x: Floats) -> None:
         """Add the feed-forward block to x in place."""

@@ -31,24 +31,11 @@ from seqtune.kernels.problem import Problem
 from ..sequence.beam import Allowed, Scores
 from ..sequence.source_facts import own_facts, own_positions
 from ..sequence.vocabulary import BEGIN, Vocabulary, Words
-from .numpy_layers import Dimensions, Linear, NumpyLayer, Tensors
-from .rows import (
-    AT_ONCE,
-    Attended,
-    Floats,
-    Matrix,
-    MatrixTable,
-    Numbers,
-    QueryWords,
-    centred,
-    dots,
-    gelu,
-    read,
-    score,
-    unit,
-)
+from .numpy_layers import Attended, Dimensions, Linear, NumpyLayer, Tensors
+from .rows import Floats, Matrix, Numbers, centred, dots, gelu, unit
 from .word_vectors import Chosen, FixedWords, WordVectors, resolved_numbers
 
+AT_ONCE = 128  # rows that go through the encoder together: what lies between its products stays in the caches
 MOST_REMEMBERED = 10_000  # facts; 5 MB at a width of 128
 MOST_CHOSEN = 64  # sets of kernels whose words get vectors
 MOST_MATRICES = 256  # sets of quantities that are resolved at once; 6 MB if each has eight
@@ -200,8 +187,6 @@ class NumpyTranslator:
         inward = Linear(np.ascontiguousarray(outer.weight.T), np.zeros(size.hidden, np.float32)).times(scale)
         self._ask = Linear.of(tensors, "settled.ask").joined(inward).after(tensors, "decoded")
         self._state = tensors["decoded.weight"], tensors["decoded.bias"] * np.float32(scale)
-        self._read_table = MatrixTable(self._read_resolved.matrix)
-        self._score_table = MatrixTable(self._ask.matrix, self._answer.matrix)
 
     def start(self, queries: Sequence[tuple[Problem, Device]], allowed: Allowed) -> tuple[NumpyDecoding, Scores]:
         """Begin one hypothesis without words for each query, and score the words allowed first."""
@@ -223,7 +208,7 @@ class NumpyTranslator:
         else:
             sums = self._resolve(words, state.resolved, state.sums) if offered is None or words.rows is None \
                 else offered[words.rows]
-            fresh = read(QueryWords(state.memory.vectors, state.owners, words.words), sums, self._read_table)
+            fresh = self._read_words(state, words, sums)
         fresh = fresh[:, None]
         state = NumpyDecoding(state.memory, state.owners, state.past, state.parents,
                               np.concatenate([state.waiting, fresh], axis=1) if state.waiting.shape[1] else fresh, sums,
@@ -309,6 +294,12 @@ class NumpyTranslator:
             matrix = self._matrices[key] = Matrix(self._quantity[columns].reshape(-1, self._quantity.shape[2]))
         return matrix
 
+    def _read_words(self, state: NumpyDecoding, words: Allowed, sums: Floats) -> Floats:
+        """What the decoder reads of a word of each hypothesis (H, W), given the sums of their quantities (H, W)."""
+        read = state.memory.vectors[state.owners, words.words]  # a copy
+        self._read_resolved.add_to(read, gelu(sums + read))
+        return centred(read)
+
     def _decode(self, state: NumpyDecoding) -> tuple[Floats, tuple[Floats, ...]]:
         """Read the waiting words: what the decoder makes (H, W) of the last one, and the new past."""
         done, length = state.past[0].shape[1], state.waiting.shape[1]
@@ -327,5 +318,9 @@ class NumpyTranslator:
             return fixed, state.sums[allowed.after]
         after = allowed.after
         sums = self._resolve(allowed, state.resolved[after], state.sums[after])
-        return score(last, QueryWords(state.memory.vectors, state.owners, allowed.words), after, sums, *self._state,
-                     self._score_table, len(self._ask.bias)), sums
+        vectors, asked = state.memory.vectors[state.owners[after], allowed.words], self._ask(last)[after]
+        gain, offset = self._state
+        query, told = np.split(asked, [last.shape[1]], axis=1)
+        scores: Scores = dots((unit(last) * gain + offset)[after], vectors)
+        scores += dots(told, self._answer(gelu(sums + vectors + query), gelu=True))
+        return scores, sums

@@ -9,7 +9,6 @@ Arrays hold float32. Shapes: R rows, K inputs, N outputs, P positions, W width.
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +16,11 @@ from numpy.typing import NDArray
 from seqtune.kernels.llvm.aligned import aligned
 from seqtune.tuner.backends.llvm.compiled import Functions, address, compiled
 
-from .layer_text import ADD, GELU, PANEL, SCORED, SIGNATURES, UNIT, text
+from .product_text import ADD, GELU, PANEL, SIGNATURES, UNIT, text
 from .row_text import LANES
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
-AT_ONCE = 128  # rows or hypotheses that go through a layer together: what lies between its products stays in the caches
 
 
 @cache
@@ -70,15 +68,6 @@ class Matrix:
                                  self.columns, flags)
 
 
-class MatrixTable:
-    """The table of matrices that a function of `layer_text` reads."""
-
-    def __init__(self, *matrices: Matrix) -> None:
-        self._matrices = matrices  # the addresses are valid as long as they live
-        self._numbers = np.array([(*matrix.addresses, matrix.depth, matrix.columns) for matrix in matrices], np.int64)
-        self.address: int = address(self._numbers)
-
-
 def attend(query: Floats, pairs: Floats, starts: Numbers, counts: Numbers, heads: int) -> Floats:
     """Let each query (R, W), which is scaled, attend to `counts` > 0 positions from the one in `starts` on: (R, W).
 
@@ -93,89 +82,6 @@ def attend(query: Floats, pairs: Floats, starts: Numbers, counts: Numbers, heads
                            address(starts), address(counts), count, heads, width // heads, address(scratch),
                            address(result))
     return result
-
-
-def encode(x: Floats, table: MatrixTable, starts: Numbers, counts: Numbers, heads: int, widest: int) -> None:
-    """Apply a layer of the encoder to rows x (R, W) in place; row i attends to `counts[i]` rows from `starts[i]` on.
-
-    `widest` is the number of outputs of its widest matrix.
-    """
-    assert x.flags.c_contiguous
-    count, width = x.shape
-    scratch = np.empty(count * (2 * widest + width) + LANES, np.float32)
-    _functions()["encode"](address(x), count, heads, table.address, address(starts), address(counts),
-                           address(scratch))
-
-
-class Attended(NamedTuple):
-    """What the rows of several queries may attend to."""
-
-    pairs: Floats  # (P, ...) keys and values of all queries, one after the other
-    starts: Numbers  # (Q,) first position of a query
-    counts: Numbers  # (Q,) positions
-
-
-def decode(x: Floats, table: MatrixTable, before: Floats, parents: Numbers, source: Attended, owners: Numbers,
-           heads: int, finished: int, widest: int) -> tuple[Floats, Floats]:
-    """Apply a layer of the decoder to words x (H, T, W) after earlier ones: the last words (H, finished, W), and pairs.
-
-    `before` (., D, 2 W) has the keys and values of earlier words, and `parents` (H,) the index of each hypothesis in
-    it; the result has them of all words (H, D + T, 2 W). `owners` (H,) are queries of the source.
-    """
-    assert x.flags.c_contiguous
-    assert before.flags.c_contiguous
-    assert finished in (1, x.shape[1])
-    (count, length, width), done = x.shape, before.shape[1]
-    past, y = np.empty((count, done + length, 2 * width), np.float32), np.empty((count, finished, width), np.float32)
-    pairs = _with_rows(source.pairs)
-    size = min(count, AT_ONCE)
-    scratch = np.empty(size * (length * 2 * widest + finished * (width + 4)) + done + length + len(pairs) + LANES,
-                       np.float32)
-    for begin in range(0, count, AT_ONCE):
-        _functions()["decode"](
-            address(x) + begin * x.strides[0], min(size, count - begin), length, finished, done, heads, table.address,
-            address(before), address(parents) + 8 * begin, address(past) + begin * past.strides[0], address(pairs),
-            pairs.strides[0] // 4, address(source.starts), address(source.counts), address(owners) + 8 * begin,
-            address(scratch), address(y) + begin * y.strides[0])
-    return y, past
-
-
-class QueryWords(NamedTuple):
-    """Words of queries: their vectors, and the indices of the vectors of those that are read or scored."""
-
-    vectors: Floats  # (Q, V, W) contiguous: of all target words of each query
-    owners: Numbers  # (H,) query of each hypothesis
-    words: Numbers  # (R,)
-
-
-def read(queries: QueryWords, sums: Floats, table: MatrixTable) -> Floats:
-    """What the decoder reads of a word of each hypothesis (H, W), given the sums of the prefixes' quantities (H, W)."""
-    assert sums.flags.c_contiguous
-    assert sums.shape == (len(queries.words), queries.vectors.shape[2])
-    y, scratch = np.empty(sums.shape, np.float32), np.empty(sums.shape, np.float32)
-    _functions()["read"](address(queries.vectors), queries.vectors.shape[1], address(queries.owners),
-                         address(queries.words), address(sums), len(sums), table.address, address(scratch),
-                         address(y))
-    return y
-
-
-def score(last: Floats, queries: QueryWords, after: Numbers, sums: Floats, gain: Floats, offset: Floats,
-          table: MatrixTable, asked: int) -> Floats:
-    """The scores (R,) of words after hypotheses, whose states are `last` (H, W); see `layer_text`.
-
-    `after` (R,) is the hypothesis of each word, `sums` (R, W) what its prefix's quantities add, and `asked` the number
-    of outputs of the first matrix.
-    """
-    assert last.flags.c_contiguous
-    assert sums.flags.c_contiguous
-    (count, width), rows = last.shape, len(after)
-    scores = np.empty(rows, np.float32)
-    scratch = np.empty(count * (asked + width) + min(rows, SCORED) * asked, np.float32)
-    _functions()["score"](address(last), count, table.address, address(gain), address(offset),
-                          address(queries.vectors), queries.vectors.shape[1], address(queries.owners),
-                          address(after), address(queries.words), address(sums), rows, address(scratch),
-                          address(scores))
-    return scores
 
 
 def gelu(x: Floats) -> Floats:

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.predictor.translator import rows
-from seqtune.predictor.translator.layer_text import SIGNATURES, text
+from seqtune.predictor.translator.product_text import SIGNATURES, text
 from seqtune.predictor.translator.rows import Matrix, attend, centred, dots, gelu, unit
 from seqtune.tuner.backends.llvm import compiler
 from seqtune.tuner.backends.llvm.compiled import address, compiled
