@@ -103,10 +103,10 @@ def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[st
 
 
 def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict[str, Any]]:
-    """Train without the group, or load --checkpoint, or that of an earlier call from the folder --work."""
+    """Train without the group by the recipe of `default`, or load --checkpoint, or an earlier training from --work."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.options import TrainingOptions
+    from seqtune.predictor.learning.recipe import Recipe
     from seqtune.predictor.learning.times.examples import held_out_problems
     from seqtune.predictor.learning.times.training import train_model
 
@@ -116,8 +116,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     folder = given.work / f"without {split.name} {depends_on}".replace(":", "-").replace(" ", "-")
     if folder.exists():
         return Checkpoint.load(folder), {"checkpoint": folder.name}
-    options = TrainingOptions(epochs=given.epochs, extra=given.extra, seed=given.seed, threads=given.threads,
-                              state=given.work / f"{folder.name}-training")
+    options = replace(Recipe.read("default").options, epochs=given.epochs, extra=given.extra, seed=given.seed,
+                      threads=given.threads, state=given.work / f"{folder.name}-training")
     training = measured_tasks(split.without, held_out=False)
     checkpoint, report = train_model(training, held_out_problems(split.without), options, say)
     if report["interrupted"]:
@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--few", type=int, default=20, help="problems of the machine to learn then; 0: none")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=positive, default=30)
-    parser.add_argument("--extra", type=int, default=3000, help="additional problems that the teacher labels")
+    parser.add_argument("--extra", type=int, default=0, help="sampled problems that the teacher labels")
     parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--checkpoint", help="a checkpoint that was trained without the machine of --leave")
     parser.add_argument("--work", type=Path, help="folder of the trainings [default: in the user's cache folder]")
