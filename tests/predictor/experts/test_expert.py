@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
@@ -54,3 +55,9 @@ def test_without_an_opinion_the_slowness_is_unknown() -> None:
         assert np.isnan(said.slowness).all()
         assert said.members is None
     assert ask([TREES], TASK, NUMBERS[:0]).slowness.tolist() == []
+
+
+@pytest.mark.parametrize("opinions", [[[0.1]], [[0.1], [np.nan]], [0.1, 0.2]])
+def test_an_opinion_that_cannot_count_is_refused_with_the_experts_name(opinions: list[list[float]]) -> None:
+    with pytest.raises(MisuseError, match=r"the expert odd gave an opinion of shape .* it must be finite and have 2"):
+        ask([TREES, Says("odd", opinions)], TASK, NUMBERS)
