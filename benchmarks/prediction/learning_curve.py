@@ -85,7 +85,7 @@ def trained(material: Material, options: TrainingOptions, deadline: float) -> tu
     from seqtune.predictor.learning.times.examples import Examples
     from seqtune.predictor.learning.times.training import fit, untrained
 
-    sampled = material.examples.sampled
+    sampled = material.examples.labelled
     assert sampled is not None
     examples = Examples(material.examples.measured, sampled.limited(options.extra))
     model, began = untrained(sampled.vocabulary, options), time.monotonic()
@@ -247,7 +247,7 @@ def run(given: argparse.Namespace) -> None:
     work: Path = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "learning_curve"
     finished, end = Finished(work, Deadline(60 * given.minutes)), time.monotonic() + 60 * given.minutes
     material = Material.of(options)
-    sampled = material.examples.sampled
+    sampled = material.examples.labelled
     assert sampled is not None
     rows: list[Row] = []
     folders: dict[str, Path] = {}  # of the checkpoints, by what their training depends on

@@ -30,15 +30,15 @@ class Examples:
     """The examples of a training: measured problems, and those that a teacher labels: with choices, or sampled."""
 
     measured: Sequence[TrainingExample]
-    sampled: LabelledProblems | None = None
+    labelled: LabelledProblems | None = None
 
     def __len__(self) -> int:
-        return len(self.measured) + self.sampled_count
+        return len(self.measured) + self.labelled_count
 
     @property
-    def sampled_count(self) -> int:
+    def labelled_count(self) -> int:
         """The number of problems that a teacher labels."""
-        return 0 if self.sampled is None else len(self.sampled)
+        return 0 if self.labelled is None else len(self.labelled)
 
 
 def vocabulary_of(tasks: Sequence[KnownTask]) -> Vocabulary:

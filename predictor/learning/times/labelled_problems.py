@@ -43,7 +43,7 @@ NEAR = 0.35  # log(time / best) from which on configurations are estimated by on
 #              wanted probabilities are below exp(-10)
 AHEAD = 6  # batches that the second process has ready
 
-Wanted = Sequence[tuple[int, int]]  # the numbers of a batch's sampled problems, and the seeds of their drawings
+Wanted = Sequence[tuple[int, int]]  # the numbers of a batch's labelled problems, and the seeds of their drawings
 DrawnBatch = Callable[[int], DrawnExample]  # the example with an index among those of its batch
 Draw = Callable[[Sequence[Wanted]], Iterator[DrawnBatch]]  # for all batches of an epoch, in order
 
@@ -115,7 +115,7 @@ class LabelledProblems:
 
 @contextmanager
 def drawing(labelled: LabelledProblems | None, options: TrainingOptions) -> Iterator[tuple[Draw, TrainingOptions]]:
-    """Yield what draws the sampled problems of batches, and the options with the threads that this leaves.
+    """Yield a function that draws the labelled problems of batches, and the options with the threads that this leaves.
 
     A second process draws them if there are more problems than are kept, and a second thread and processor.
     """

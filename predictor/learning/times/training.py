@@ -51,7 +51,7 @@ from .training_example import DrawnExample
 from .validation import log_share, validate
 
 MOST_VALIDATED = 300  # tasks with choices: each is searched after every epoch
-MEASURED = 0.65  # least share of measured problems in an epoch, if there are so many; sampled ones have rarer sizes
+MEASURED = 0.65  # least share of measured problems in an epoch, if there are so many; labelled ones have rarer sizes
 COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
 
 
@@ -209,7 +209,7 @@ def fit(model: Translator, vocabulary: Vocabulary, examples: Examples,
                              [example.landscape for example in chosen] if model.size.judge else None)
 
     fingerprint = _fingerprint(vocabulary, examples, validation, options)
-    with drawing(examples.sampled, options) as (draw, given):
+    with drawing(examples.labelled, options) as (draw, given):
         course = Course(loss, partial(_batches, examples, vocabulary, options, draw), _steps(examples, options),
                         score_average if validation else None, options.patience if validation else None, until,
                         deadline)
@@ -237,7 +237,7 @@ def _with_new_judge(checkpoint: Checkpoint, examples: Examples, options: Trainin
                           [example.landscape for example in chosen])
 
     fingerprint = _fingerprint(vocabulary, examples, [], own)
-    with drawing(examples.sampled, own) as (draw, given):
+    with drawing(examples.labelled, own) as (draw, given):
         course = Course(loss, partial(_batches, examples, vocabulary, own, draw), _steps(examples, own))
         state = fit_network(translator.judge, course, given, fingerprint, progress, began=began)
     if state.interrupted:
@@ -247,13 +247,13 @@ def _with_new_judge(checkpoint: Checkpoint, examples: Examples, options: Trainin
 
 
 def _counts(examples: Examples, options: TrainingOptions) -> tuple[int, int]:
-    """The numbers of measured and of sampled examples in an epoch of at most `options.examples`.
+    """The numbers of measured and of labelled examples in an epoch of at most `options.examples`.
 
     The measured share is at least MEASURED, if there are so many.
     """
-    reserved = min(examples.sampled_count, math.floor((1 - MEASURED) * options.examples))
+    reserved = min(examples.labelled_count, math.floor((1 - MEASURED) * options.examples))
     measured = min(len(examples.measured), options.examples - reserved)
-    return measured, min(examples.sampled_count, options.examples - measured)
+    return measured, min(examples.labelled_count, options.examples - measured)
 
 
 def _steps(examples: Examples, options: TrainingOptions) -> int:
@@ -265,17 +265,17 @@ def _batches(examples: Examples, vocabulary: Vocabulary, options: TrainingOption
              generator: np.random.Generator) -> Iterator[list[DrawnExample]]:
     """The batches of an epoch. Each example is drawn with a seed of its own, so that any process may draw it."""
     measured = len(examples.measured)
-    of_measured, of_sampled = _counts(examples, options)
+    of_measured, of_labelled = _counts(examples, options)
     order = generator.permutation(np.concatenate([
         generator.choice(measured, of_measured, replace=False),
-        measured + generator.choice(examples.sampled_count, of_sampled, replace=False)]))
+        measured + generator.choice(examples.labelled_count, of_labelled, replace=False)]))
     seeds = generator.integers(0, 2**62, len(order))
     parts = [slice(first, first + options.batch) for first in range(0, len(order), options.batch)]
     drawn = draw([[(int(number) - measured, int(seed)) for number, seed in zip(order[part], seeds[part], strict=True)
                    if number >= measured] for part in parts])  # in the order of the steps
-    for part, sampled in zip(parts, drawn, strict=True):
-        indices = itertools.count()  # of the sampled examples of this batch
-        yield [sampled(next(indices)) if number >= measured
+    for part, labelled in zip(parts, drawn, strict=True):
+        indices = itertools.count()  # of the labelled examples of this batch
+        yield [labelled(next(indices)) if number >= measured
                else examples.measured[number].drawn(int(seed), vocabulary, options)
                for number, seed in zip(order[part], seeds[part], strict=True)]
 
@@ -296,8 +296,8 @@ def _fingerprint(vocabulary: Vocabulary, examples: Examples, validation: Sequenc
                                                if name not in (*OUTSIDE, "judge_epochs")})).encode())
     for example in examples.measured:
         digest.update(example.source.codes.tobytes() + example.source.words.tobytes() + example.tree.digest())
-    if examples.sampled is not None:
-        digest.update(examples.sampled.digest())
+    if examples.labelled is not None:
+        digest.update(examples.labelled.digest())
     for measured in validation:
         digest.update(measured.seconds.tobytes() if isinstance(measured, MeasuredTask)
                       else measured.numbers.tobytes() + measured.weights.tobytes())

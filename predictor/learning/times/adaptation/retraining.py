@@ -62,8 +62,8 @@ ANCHORED = 0.85  # share of the old checkpoint's predictions in a rehearsed exam
 SCRATCH = 5  # times as many epochs in the training to compare with, which begins with random weights
 JOINING = 0.6  # share of the time of fitting the trees: joining them to the old ones takes about as long
 SLACK = 1.3  # the last evaluation may take this much longer than the first one
-TREES, REHEARSED, SAMPLED = 0.45, 0.6, 0.7  # shares of the time after which the trees, the rehearsed examples and those
-#                                             of sampled problems are cut short
+TREES, REHEARSED, LABELLED = 0.45, 0.6, 0.7  # shares of the time after which the trees, the rehearsed examples and
+#                                              those of labelled problems are cut short
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,13 +284,13 @@ def retraining_examples(selection: Selection, teacher: Trees | None, vocabulary:
         if fresh and deadline.is_over:
             break
         fresh += make_examples([measured], teacher, vocabulary, replace(options, extra=0), []).measured
-    sampled = None if teacher is None else labelled_problems(
+    labelled = None if teacher is None else labelled_problems(
         selection.fresh, teacher, vocabulary, options, selection.held_out)
-    if sampled is not None:
-        sampled.label(deadline.scaled(SAMPLED))
-    count = len(fresh) + (0 if sampled is None else len(sampled))
+    if labelled is not None:
+        labelled.label(deadline.scaled(LABELLED))
+    count = len(fresh) + (0 if labelled is None else len(labelled))
     repeats = min(options.repeats, max(1, round(len(rehearsed) / count)))
-    return Examples([*(rehearsed[index] for index in sorted(rehearsed)), *fresh * repeats], sampled)
+    return Examples([*(rehearsed[index] for index in sorted(rehearsed)), *fresh * repeats], labelled)
 
 
 def _from_scratch(checkpoint: Checkpoint, new: Data, options: RetrainingOptions,

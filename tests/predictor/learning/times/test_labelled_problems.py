@@ -34,7 +34,7 @@ def _examples(options: TrainingOptions = OPTIONS, avoid: tuple[Problem, ...] = (
 
 
 def _labelled(options: TrainingOptions = OPTIONS) -> LabelledProblems:
-    labelled = _examples(options).sampled
+    labelled = _examples(options).labelled
     assert labelled is not None
     return labelled
 
@@ -63,7 +63,7 @@ def test_sampled_problems_have_the_form_of_the_measured_ones_and_are_away_from_h
     tasks = [_with(measured, layout="NHWC", bias="yes") for measured in measured_tasks(DATA, held_out=False)]
 
     def problems(avoid: tuple[Problem, ...]) -> list[Problem]:
-        labelled = _examples(avoid=avoid, tasks=tasks).sampled
+        labelled = _examples(avoid=avoid, tasks=tasks).labelled
         assert labelled is not None
         return [labelled.example(number).problem for number in range(len(labelled))]
 
@@ -77,7 +77,7 @@ def test_near_the_best_all_models_of_the_teacher_count_and_far_from_it_the_first
     tasks = measured_tasks(DATA, held_out=False)
     teacher = make_teacher(tasks, OPTIONS)
     assert teacher is not None
-    labelled = make_examples(tasks, teacher, vocabulary_of(tasks), OPTIONS, []).sampled
+    labelled = make_examples(tasks, teacher, vocabulary_of(tasks), OPTIONS, []).labelled
     assert labelled is not None
     example = labelled.example(3)
     task = Task.of(example.problem, example.device)
@@ -109,7 +109,7 @@ def test_problems_that_a_deadline_leaves_unlabelled_are_dropped() -> None:
 
 def test_operations_without_a_sampler_have_no_sampled_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SampledProblems, "_drawn", _no_sampler)
-    assert _examples().sampled is None
+    assert _examples().labelled is None
 
 
 def _no_sampler(*given: object) -> None:
