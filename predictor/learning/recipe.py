@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -111,20 +111,21 @@ def _model_of(kind: type) -> type[BaseModel]:
                 wanted[entry.name] = (model, model())
             else:
                 wanted[entry.name] = (hint, entry.default)
-    def unsettled(given: object) -> object:
-        """The options without settled ones."""
-        settled = SETTLED.get(kind, {})
-        if not isinstance(given, dict):
-            return given
-        for name in settled.keys() & given.keys():
-            if given[name] != settled[name]:
-                raise PydanticCustomError("settled", "{name} is always {value} in this version; leave it out",
-                                          {"name": name, "value": settled[name]})
-        return {name: value for name, value in given.items() if name not in settled}
-
-    validators: Any = {"unsettled": model_validator(mode="before")(unsettled)}
+    validators: Any = {"unsettled": model_validator(mode="before")(partial(_unsettled, kind))}
     return create_model(kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), __validators__=validators,
                         **wanted)
+
+
+def _unsettled(kind: type, given: object) -> object:
+    """The options that were given for a class of options, without SETTLED ones, which must have their value."""
+    settled = SETTLED.get(kind, {})
+    if not isinstance(given, dict):
+        return given
+    for name in settled.keys() & given.keys():
+        if given[name] != settled[name]:
+            raise PydanticCustomError("settled", "{name} is always {value} in this version; leave it out",
+                                      {"name": name, "value": settled[name]})
+    return {name: value for name, value in given.items() if name not in settled}
 
 
 def _as(kind: type[Any], model: BaseModel) -> Any:
