@@ -22,7 +22,6 @@ from .state import STATE, saved_epoch
 ENDING = ".training"  # of the folder beside the checkpoint's
 COMMAND = "command.json"
 CROSS_VALIDATION = "cross_validation.json"  # the finished folds
-FINISH = "finish"  # the folder of the last epochs of a training on choices
 JUDGE = "judge"  # the folder of the epochs in which the judge alone learns
 LARGEST_COMMAND = 100_000  # bytes
 LONGEST_NAME = 60  # characters of a checkpoint's name in that of its folder, each of at most 4 bytes
@@ -90,7 +89,7 @@ class UnfinishedTraining:
         """Remove the folder if it is this training's own, but nothing that others have put there."""
         if not self.own:
             return
-        for folder in (self.folder / FINISH, self.folder / JUDGE, self.folder):
+        for folder in (self.folder / JUDGE, self.folder):
             for name in (STATE, CROSS_VALIDATION, COMMAND):
                 with suppress(OSError):
                     (folder / name).unlink(missing_ok=True)
