@@ -164,7 +164,7 @@ def answering_many(problems: Sequence[Problem], device: Device, name: str | Path
 
 
 def propose_many(answerings: Sequence[Answering], count: int, journal: str | Path | None = None,
-                 evidence: bool = True) -> list[list[Candidate]]:
+                  evidence: bool = True) -> list[list[Candidate]]:
     """Propose configurations of several tasks of one device, each as it would be proposed alone.
 
     With `evidence`, the measurements of the device in the journal correct the proposals. Raises CheckpointError.

@@ -207,6 +207,6 @@ def _ratios(kernel: CKernel, device: NameTable) -> list[Column]:
 
 
 def source(table: NameTable, name: str) -> int:
-    """Where a number is: twice its slot, plus one if it is a double there."""
+    """The place of a number: twice its slot, plus one if it is a double there."""
     known = table.names[name]
     return 2 * table.number[name] + int(known.kind == "d" or bool(known.wide))

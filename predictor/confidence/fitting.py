@@ -1,9 +1,9 @@
 """Confidence fitting: observes how much is lost on problems and machines that trees were not fitted to.
 
 The trees of the ranker are fitted again without each part of the problems (cross-fitting); they propose for the part
-that they have not seen. From these candidates the loss trees learn (see `losses`). A
-training's validation problems then show how much all models together lose on known devices; without them those
-candidates do, with losses that trees without the part expect. For new machines the trees of the ranker are fitted
+that they have not seen. The loss trees learn from these candidates (see `losses`). A training's validation problems
+then show how much all models together lose on known devices; without them those candidates do, with losses that trees
+without the part expect. For new machines the trees of the ranker are fitted
 without one; the translator takes no part there, since that would need a training for each machine. Proposals are made
 among the measured configurations, and the regret of one is its distance from the best of them. If few were measured,
 the best of the whole space is faster, but so are candidates from the whole space.
@@ -49,7 +49,7 @@ class ObservedCandidates:
 
     @property
     def loss(self) -> float:
-        """What the first candidate loses: 1 - its share of the best speed."""
+        """The loss of the first candidate: 1 - its share of the best speed."""
         return -math.expm1(-float(self.regrets[0]))
 
     def with_losses(self, trees: LossTrees) -> ObservedCandidates:
@@ -160,7 +160,7 @@ def machine(device: Device) -> str:
 
 
 def observe_candidates(propose: Callable[[Task, int], Candidates],
-                     tasks: Sequence[MeasuredTask]) -> list[ObservedCandidates]:
+                       tasks: Sequence[MeasuredTask]) -> list[ObservedCandidates]:
     """Propose among the measured configurations of tasks that no model was fitted to.
 
     `propose` returns a number of candidates of a task, in order. Tasks with a kernel that the models do not know are
@@ -201,10 +201,10 @@ def observe_with(trees: Trees, tasks: Sequence[MeasuredTask]) -> list[ObservedCa
 
 def _observed(measured: MeasuredTask, narrowed: MeasuredTask, candidates: Candidates,
               searched: Floats | None = None) -> ObservedCandidates:
-    """What is known of ordered candidates, and their log regrets against the best measured configuration.
+    """Note what is known of ordered candidates, and their log regrets against the best measured configuration.
 
     `searched` are the log-probabilities of a beam search, if there was one.
     """
     seconds = counted(narrowed.seconds[candidates.numbers], measured.time(measured.task.default), narrowed.seconds)
     return ObservedCandidates(measured, signals_of(candidates.slowness, candidates.members, searched),
-                             columns_of(candidates), np.clip(np.log(seconds / narrowed.best), 0.0, WORST))
+                              columns_of(candidates), np.clip(np.log(seconds / narrowed.best), 0.0, WORST))

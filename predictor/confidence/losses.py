@@ -103,7 +103,7 @@ class LossTrees(BaseModel):
 
 
 def columns_of(candidates: Candidates) -> NDArray[np.float64]:
-    """What the trees read of candidates: (candidate, column) in the order of COLUMNS."""
+    """The facts of candidates that the trees read: (candidate, column) in the order of COLUMNS."""
     slowness, task = candidates.slowness, candidates.task
     ascending = np.sort(slowness)
     columns = np.empty((len(slowness), len(COLUMNS)))

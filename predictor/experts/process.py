@@ -175,7 +175,7 @@ class Processes:
 
     @property
     def about(self) -> tuple[ProcessFields, ...]:
-        """What `read` needs beside the arrays."""
+        """The fields that `read` needs beside the arrays."""
         return tuple(ProcessFields(kernel=name, features=process.features)
                      for name, process in self.by_kernel.items())
 

@@ -30,7 +30,7 @@ class TreesAbout(_About):
 
 
 class LabelsAbout(_About):
-    """What a checkpoint has beside its translator."""
+    """The parts of a checkpoint that come from labels, beside its translator."""
 
     learned: int = Field(ge=1, le=64 << 20)  # bytes of the filter of learned problems
     tables: dict[str, Annotated[tuple[str, ...], Field(max_length=1000)]] = Field(max_length=100)

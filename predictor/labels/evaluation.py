@@ -72,7 +72,7 @@ def score_labels(proposals: Propose, labels: Mapping[str, Labels], progress: Say
 
 
 def propose(words: NextWord[Any], labels: Labels, count: int, width: int = WIDTH) -> ValueIndices:
-    """What a beam search proposes for labels; at most `width` configurations each, greedy with a width of 1."""
+    """The proposals of a beam search for labels: at most `width` configurations each; a width of 1 is greedy."""
     proposed = np.full((len(labels), count, labels.value_indices.shape[1]), -1, np.int16)
     pairs = labels.pairs()
     for begin in range(0, len(pairs), TASKS):

@@ -36,7 +36,7 @@ Progress = Callable[[str | Epoch], None]
 
 
 def parted(epochs: Callable[[Epoch], object], lines: Callable[[str], object] = silent) -> Progress:
-    """What hands every epoch on to one function, and every line to another."""
+    """A `Progress` that hands every epoch on to one function, and every line to another."""
     def receive(step: str | Epoch) -> None:
         if isinstance(step, str):
             lines(step)

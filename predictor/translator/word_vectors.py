@@ -157,7 +157,7 @@ class WordVectors:
 
 
 class FixedWords:
-    """What fixed target words are to the decoder, for every problem and after every prefix.
+    """Fixed target words as the decoder reads and scores them, for every problem and after every prefix.
 
     `read` (word, W) is what the decoder reads, centred. The score of a word after a state scaled to length 1 is
     state · `answers`[word] + `bias`[word], up to a constant for each state; `answers` (word, W), `bias` (word,).
@@ -176,7 +176,7 @@ class FixedWords:
 
 
 def _parts(tensors: Tensors, described: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
-    """What target words have without a problem: a sum of embeddings, and the input of their small network."""
+    """The parts of target words that need no problem: a sum of embeddings, and the input of their small network."""
     group = tensors["target.group.weight"][described["target.groups"]]
     return (tensors["target.word.weight"] + group,
             Linear.of(tensors, "target.code")(described["target.codes"]) + group)

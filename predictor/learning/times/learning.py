@@ -94,22 +94,22 @@ class TimesLearning:
         learned = LearnedProblems.of(data, request.protect_held_out)
         training = learned.training
         measured = [task for task in training if isinstance(task, MeasuredTask)]
-        choices = len(training) > len(measured)
+        has_choices = len(training) > len(measured)
         if learned.near_training:
             progress(f"note: {leakage_note(learned.near_training)}")
-        if measured or not choices:
+        if measured or not has_choices:
             check_sufficient(measured, data)
         options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
         if request.recipe is not None:
             options = replace(request.recipe.options, state=request.state, end_now=request.end_now)
             model, report = train_model(training, learned.held_out, options, progress)
             model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
-        elif choices and not measured:
+        elif has_choices and not measured:
             options = replace(choice_options(request.seed), refit=request.refit, state=request.state,
                               end_now=request.end_now)
             options = _requested(small_options(training, options) if is_small(training) else options, request)
             model, report = train_model(training, learned.held_out, options, progress)
-        elif is_small(training) and not choices:
+        elif is_small(training) and not has_choices:
             options = _requested(small_options(training, options), request)
             model, report = train_small(measured, learned.held_out, options, progress, request.force)
         else:
@@ -132,7 +132,6 @@ class TimesLearning:
         """Evaluate methods on held-out problems: rows by device, method and number of measured proposals.
 
         Where the data set holds out problems with another tuner's choices, rows say how often methods agree with them.
-
         The request's queries are measured during the evaluation, all on one device; `note` receives the number of their
         problems that are, or nearly are, training problems, and the problems that are left out.
         """

@@ -19,7 +19,7 @@ EXPLORE = 0.25  # share of sentences drawn from a flatter distribution (4 tau), 
 
 @dataclass(frozen=True, slots=True)
 class DrawnExample:
-    """What a step reads of an example."""
+    """The part of an example that a step reads."""
 
     source: Sentence
     sentences: TargetSentences

@@ -92,28 +92,28 @@ class RetrainingReport:
         notes = _unevaluated(self.unevaluated, self.not_evaluated[NEW])
         if self.out_of_time:
             notes.append(f"{self.epochs or 'none'} of {self.planned_epochs} epochs fitted into the time"
-                           + ("" if self.epochs else ", so the translator is what it was, and only the trees learned "
-                              "the new records")
-                           + "; more time (--minutes) lets it learn more")
+                         + ("" if self.epochs else ", so the translator is what it was, and only the trees learned "
+                            "the new records")
+                         + "; more time (--minutes) lets it learn more")
         for row in self.evaluated:
             if row.falls:
                 proposals = "first proposal" if row.measured == 0 else f"best of {row.measured}"
                 notes.append(f"{row.device}: the {proposals} fell from {row.before:.3f} to {row.after:.3f} on "
-                               f"{row.problems} held-out problems of the {row.records} records, which is more than "
-                               f"chance: the 95 % interval of the change is {row.low:+.3f} to {row.high:+.3f}")
+                             f"{row.problems} held-out problems of the {row.records} records, which is more than "
+                             f"chance: the 95 % interval of the change is {row.low:+.3f} to {row.high:+.3f}")
         few = {(row.device, row.problems) for row in self.evaluated if row.problems < FEWEST}
         notes += [f"{device}: only {problems} held-out problem{'s' * (problems > 1)}; an interval needs {FEWEST}"
-                    for device, problems in sorted(few)]
+                  for device, problems in sorted(few)]
         for records, problems in self.not_evaluated.items():
             if problems:
                 notes.append(f"held-out problems of the {records} records: "
-                               + leakage_note(problems, " of the new records"))
+                             + leakage_note(problems, " of the new records"))
         if self.unanswered:
             notes.append(f"not evaluated: {abridged(self.unanswered)}, because no training problem has the kernels; "
-                           "tune problems that they solve")
+                         "tune problems that they solve")
         if self.left_out:
             notes.append(f"not learned from: {abridged(self.left_out)} of the new records, because no measured "
-                           "configuration of today's kernels and toolchain ran")
+                         "configuration of today's kernels and toolchain ran")
         return notes
 
     def to_json(self) -> dict[str, Any]:

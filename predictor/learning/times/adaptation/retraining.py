@@ -134,7 +134,7 @@ def retrain(checkpoint: Checkpoint, new: Data, rehearsal: Data, options: Retrain
     drawn = Rehearsal.drawn(changing, options.evaluated, True, options.seed, leaked).tasks(check)
     vocabulary = start.vocabulary.extended(*words_of([*fresh, *old]))
     new_held_out, old_held_out = ([measured for measured in tasks if _answers(measured, vocabulary, former)]
-                              for tasks in (selection.new_held_out, drawn))
+                                    for tasks in (selection.new_held_out, drawn))
     evaluation_began = time.monotonic()
     progress(f"evaluating the checkpoint as it is: {len(new_held_out)} new and {len(old_held_out)} old held-out "
              "problems")
