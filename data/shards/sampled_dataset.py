@@ -65,8 +65,7 @@ def read_sampled(files: ShardFiles, seed: int, say: Say = silent,
         return _read(files, seed, say, limits or SelectionLimits())
 
 
-def _read(files: ShardFiles, seed: int, say: Say,
-          limits: SelectionLimits) -> tuple[Dataset, Sampling]:
+def _read(files: ShardFiles, seed: int, say: Say, limits: SelectionLimits) -> tuple[Dataset, Sampling]:
     began, selection = time.monotonic(), TrialSelection(limits)
     rows = _Rows(files, seed)
     shown, read = began, 0

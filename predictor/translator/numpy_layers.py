@@ -116,7 +116,7 @@ class Linear:
 
 
 class Attended(NamedTuple):
-    """What the rows of several queries may attend to."""
+    """The memory that the rows of several queries may attend to."""
 
     pairs: Floats  # (P, 2 W) keys and values of all queries, one after the other
     starts: Numbers  # (Q,) first position of a query

@@ -295,7 +295,7 @@ class NumpyTranslator:
         return matrix
 
     def _read_words(self, state: NumpyDecoding, words: Allowed, sums: Floats) -> Floats:
-        """What the decoder reads of a word of each hypothesis (H, W), given the sums of their quantities (H, W)."""
+        """The decoder's input for a word of each hypothesis, (H, W), given the sums of their quantities, (H, W)."""
         read = state.memory.vectors[state.owners, words.words]  # a copy
         self._read_resolved.add_to(read, gelu(sums + read))
         return centred(read)
