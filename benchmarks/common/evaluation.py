@@ -1,4 +1,4 @@
-"""Evaluation: what the pages about predictions share (`predictor/learning/times/evaluation.py` evaluates the methods).
+"""Evaluation: what the pages about predictions share (`predictor/learning/tasks/evaluation.py` evaluates the methods).
 
 A row is a `shares.EvaluationRow` as JSON, with what the program adds: one method, one number of measured proposals.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from benchmarks.common.report import Row, interval
 
 if TYPE_CHECKING:
-    from seqtune.predictor.learning.times.shares import Outcome
+    from seqtune.predictor.learning.tasks.shares import Outcome
 
 COUNTS = (0, 3, 5)  # measured proposals; 0 is the first proposal without a measurement
 BEST_OF = ("first proposal", "best of 3", "best of 5")  # the columns of COUNTS

@@ -25,9 +25,9 @@ from seqtune.errors import UnavailableError
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.answering import Answering
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.learning.times.evaluation import replayed
-from seqtune.predictor.learning.times.shares import OURS as PREDICTOR
-from seqtune.predictor.learning.times.shares import rows as share_rows
+from seqtune.predictor.learning.tasks.evaluation import replayed
+from seqtune.predictor.learning.tasks.shares import OURS as PREDICTOR
+from seqtune.predictor.learning.tasks.shares import rows as share_rows
 
 from .comparison import OURS
 from .measuring import RANDOM, group_of

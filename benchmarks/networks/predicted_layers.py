@@ -35,8 +35,8 @@ def evaluated_part(data: Dataset) -> Dataset:
 def measure(data: Dataset, checkpoint: str | Path) -> list[Row]:
     """Make a row for each kind, method and number of measured proposals."""
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.times.evaluation import outcomes
-    from seqtune.predictor.learning.times.shares import rows
+    from seqtune.predictor.learning.tasks.evaluation import outcomes
+    from seqtune.predictor.learning.tasks.shares import rows
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():

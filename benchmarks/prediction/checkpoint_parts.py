@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.common.evaluation import COUNTS
 from benchmarks.common.report import Row, interval, markdown
-from seqtune.predictor.learning.times.shares import DRAWS, Outcome
+from seqtune.predictor.learning.tasks.shares import DRAWS, Outcome
 
 TITLES = {"transformer": "transformer alone", "trees": "its trees alone", "seqtune": "both, as shipped"}
 Floats = NDArray[np.float64]

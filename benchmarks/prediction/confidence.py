@@ -71,7 +71,7 @@ def _ratio(expected: NDArray[np.float64], regrets: NDArray[np.float64]) -> float
 
 def reliability(predictor: Predictor, tasks: Sequence[MeasuredTask]) -> Reliability:
     """The reliability of a predictor on tasks. Raises MisuseError if it estimates no confidence."""
-    from seqtune.predictor.learning.times.validation import log_share
+    from seqtune.predictor.learning.tasks.validation import log_share
 
     confidences, shares = [], []
     for measured in tasks:

@@ -32,7 +32,7 @@ from seqtune.predictor.candidate import Candidate
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import ChosenTask, Task
-    from seqtune.predictor.learning.times.agreement import AgreementRow, Method
+    from seqtune.predictor.learning.tasks.agreement import AgreementRow, Method
 
 FEWEST = 20  # choices on a chip that is evaluated
 MOST = 300  # choices on a chip that are evaluated, drawn with the seed
@@ -65,9 +65,9 @@ def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
                     given: argparse.Namespace) -> dict[str, Method]:
     """The methods, none of which knows a choice of the chip."""
     from seqtune.predictor.learning.options import choice_options
-    from seqtune.predictor.learning.times.agreement import ByAnalytic, ByPredictor, ByTrees, methods_of
-    from seqtune.predictor.learning.times.baselines import Nearest
-    from seqtune.predictor.learning.times.training import train_model
+    from seqtune.predictor.learning.tasks.agreement import ByAnalytic, ByPredictor, ByTrees, methods_of
+    from seqtune.predictor.learning.tasks.baselines import Nearest
+    from seqtune.predictor.learning.tasks.training import train_model
     from seqtune.predictor.trees.cost_trees import Trees
     from seqtune.predictor.trees.ranker import Ranker
 
@@ -89,7 +89,7 @@ def methods_without(data: Dataset, chip: str, training: Sequence[ChosenTask],
 
 def evaluate_chip(data: Dataset, tasks: Sequence[ChosenTask], chip: str, given: argparse.Namespace) -> list[Row]:
     """Learn without a chip and compare the methods on its choices: rows by kernel and method."""
-    from seqtune.predictor.learning.times.agreement import agreement_rows
+    from seqtune.predictor.learning.tasks.agreement import agreement_rows
     from seqtune.predictor.translator.threads import one_thread
 
     own = [task for task in tasks if chip_of(task.device) == chip]

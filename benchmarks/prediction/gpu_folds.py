@@ -25,12 +25,12 @@ from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError
-from seqtune.predictor.learning.times.shares import OURS
+from seqtune.predictor.learning.tasks.shares import OURS
 
 if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.learning.options import TrainingOptions
-    from seqtune.predictor.learning.times.shares import Outcome
+    from seqtune.predictor.learning.tasks.shares import Outcome
     from seqtune.predictor.predictors import Predictor
 
 RECORDS = Path("data/shipped/gpus/nvidia_h100.parquet")
@@ -65,8 +65,8 @@ def options_of(given: argparse.Namespace) -> TrainingOptions:
 def evaluate_fold(training: Sequence[MeasuredTask], own: Sequence[MeasuredTask],
                   given: argparse.Namespace) -> dict[str, Any]:
     """Train a checkpoint and ask all methods for the fold's problems."""
-    from seqtune.predictor.learning.times.evaluation import fitted, replayed
-    from seqtune.predictor.learning.times.training import train_model
+    from seqtune.predictor.learning.tasks.evaluation import fitted, replayed
+    from seqtune.predictor.learning.tasks.training import train_model
     from seqtune.predictor.translator.threads import one_thread
 
     say(f"training on {len(training)} problems, {len(own)} to evaluate")
@@ -97,7 +97,7 @@ def group_of(problem: str) -> str:
 def evaluate(given: argparse.Namespace) -> dict[str, Any]:
     """All folds; the rows are by group of problems, and over all."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.learning.times.shares import Outcome, rows
+    from seqtune.predictor.learning.tasks.shares import Outcome, rows
 
     data = read_dataset(given.data)
     tasks = [task for held_out in (False, True) for task in measured_tasks(data, held_out)]

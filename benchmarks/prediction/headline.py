@@ -47,8 +47,8 @@ def sample(data: Dataset, cases: int = CASES) -> Dataset:
 def evaluated_cases(data: Dataset, predictor: Predictor) -> list[Row]:
     """Make a row for each held-out case of a data set: the share of the best recorded time, for each of COUNTS."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.learning.times.evaluation import evaluate_tasks
-    from seqtune.predictor.learning.times.shares import OURS
+    from seqtune.predictor.learning.tasks.evaluation import evaluate_tasks
+    from seqtune.predictor.learning.tasks.shares import OURS
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():

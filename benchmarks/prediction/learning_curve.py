@@ -30,7 +30,7 @@ from benchmarks.common.report import Row, interval, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import SeqtuneError
 from seqtune.figures.picture import panel, save, style
-from seqtune.predictor.learning.times.shares import OURS
+from seqtune.predictor.learning.tasks.shares import OURS
 from seqtune.tuner.measuring.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.options import TrainingOptions
-    from seqtune.predictor.learning.times.examples import Examples
+    from seqtune.predictor.learning.tasks.examples import Examples
     from seqtune.predictor.trees.ranker import Ranker
 
 METHODS = ("transformer", "trees", OURS)
@@ -63,8 +63,8 @@ class Material:
         """Read the shipped data set and fit the teacher."""
         from seqtune.data.measured_tasks import measured_tasks, split
         from seqtune.kernels.task import MeasuredTask
-        from seqtune.predictor.learning.times.examples import make_examples, make_teacher, vocabulary_of
-        from seqtune.predictor.learning.times.learning import LearnedProblems
+        from seqtune.predictor.learning.tasks.examples import make_examples, make_teacher, vocabulary_of
+        from seqtune.predictor.learning.tasks.learning import LearnedProblems
         from seqtune.predictor.trees.ranker import Ranker
 
         data = read_dataset(None)
@@ -82,8 +82,8 @@ class Material:
 def trained(material: Material, options: TrainingOptions, deadline: float) -> tuple[Checkpoint, Row] | None:
     """Train with these options; None if the deadline, a `time.monotonic`, ended the training."""
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.times.examples import Examples
-    from seqtune.predictor.learning.times.training import fit, untrained
+    from seqtune.predictor.learning.tasks.examples import Examples
+    from seqtune.predictor.learning.tasks.training import fit, untrained
 
     sampled = material.examples.labelled
     assert sampled is not None
@@ -105,7 +105,7 @@ def agreement(checkpoint: Checkpoint, material: Material, options: TrainingOptio
     """The shares of the teacher's best speed on fresh problems: of the first proposal, and of the best of SHORTLIST."""
     import numpy as np
 
-    from seqtune.predictor.learning.times.sampled_problems import SampledProblems
+    from seqtune.predictor.learning.tasks.sampled_problems import SampledProblems
     from seqtune.predictor.translator.threads import one_thread
 
     fresh = SampledProblems([(measured.problem, measured.device) for measured in material.fitting], material.avoid,
@@ -125,8 +125,8 @@ def agreement(checkpoint: Checkpoint, material: Material, options: TrainingOptio
 def shares(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask]) -> dict[str, Row]:
     """The rows of the first proposals of the translator, the trees and both on measured tasks, by method."""
     from seqtune.predictor.checkpoint_parts import parts_of
-    from seqtune.predictor.learning.times.evaluation import replayed
-    from seqtune.predictor.learning.times.shares import rows
+    from seqtune.predictor.learning.tasks.evaluation import replayed
+    from seqtune.predictor.learning.tasks.shares import rows
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():

@@ -12,7 +12,7 @@ from benchmarks.common.finished import Finished
 from benchmarks.common.progress import say
 from seqtune.errors import KernelError, SeqtuneError
 from seqtune.kernels.problem_sets.kinds import kind_of
-from seqtune.predictor.learning.times.shares import OURS, Outcome
+from seqtune.predictor.learning.tasks.shares import OURS, Outcome
 
 if TYPE_CHECKING:
     from seqtune.data.journal.journal import Journal
@@ -52,7 +52,7 @@ def live_outcomes(proposers: Callable[[], Mapping[str, Predictor]], methods: Seq
     `proposers` are asked for when the first problem is evaluated; `depends_on` is the checksum of everything else that
     the outcomes depend on. Problems that no kernel solves, or on which nothing runs, are left out.
     """
-    from seqtune.predictor.learning.times.evaluation import LiveContest, live_outcome
+    from seqtune.predictor.learning.tasks.evaluation import LiveContest, live_outcome
 
     outcomes = []
     with LiveContest(device, lambda step: None) as contest:

@@ -31,8 +31,8 @@ from benchmarks.data.locked_problems import LOCKED_VERSION, locked_problems, tra
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.predictor.learning.times import shares
-from seqtune.predictor.learning.times.shares import OURS, Outcome
+from seqtune.predictor.learning.tasks import shares
+from seqtune.predictor.learning.tasks.shares import OURS, Outcome
 from seqtune.tuner.measuring.deadline import Deadline
 
 from .live_evaluation import live_outcomes
@@ -48,7 +48,7 @@ def fitted_methods(checkpoint: str, device: Device) -> dict[str, Predictor]:
     """The methods; the baselines learn from devices of the same name only."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.times.evaluation import fitted
+    from seqtune.predictor.learning.tasks.evaluation import fitted
 
     data = read_dataset(None)
     training = replace(data, rows=data.rows[data.rows["device"].isin(data.named(device.name))])

@@ -24,7 +24,7 @@ from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.predictor.learning.times.shares import OURS
+from seqtune.predictor.learning.tasks.shares import OURS
 from seqtune.predictor.trees.ranker import Ranker
 
 from .calibrated import PROBES, calibrated
@@ -42,8 +42,8 @@ NEVER, CALIBRATED, FEW, BOTH = "no data of it", "after calibrate", "after retrai
 def evaluated_rows(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Predictor], about: Mapping[str, Any],
                 simple: Sequence[str] = ()) -> list[Row]:
     """Evaluate predictors on tasks: rows by device, and over all devices where there are several."""
-    from seqtune.predictor.learning.times.evaluation import replayed
-    from seqtune.predictor.learning.times.shares import rows
+    from seqtune.predictor.learning.tasks.evaluation import replayed
+    from seqtune.predictor.learning.tasks.shares import rows
 
     say(f"{about['left_out']}, {about['setting']}: {len(held_out)} tasks")
     results = replayed(held_out, predictors, (*predictors, *simple), COUNTS)
@@ -55,7 +55,7 @@ def evaluated_rows(held_out: Sequence[MeasuredTask], predictors: Mapping[str, Pr
 def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row], dict[str, Any]]:
     """Train without the group and evaluate it in every setting; return the rows and the reports of the trainings."""
     from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.learning.times.baselines import Default
+    from seqtune.predictor.learning.tasks.baselines import Default
 
     held_out = measured_tasks(split.own, held_out=True)
     predictor, training = trees_of(given, split) if given.trees_only else trained(given, split)
@@ -107,8 +107,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.recipe import Recipe
-    from seqtune.predictor.learning.times.examples import held_out_problems
-    from seqtune.predictor.learning.times.training import train_model
+    from seqtune.predictor.learning.tasks.examples import held_out_problems
+    from seqtune.predictor.learning.tasks.training import train_model
 
     if given.checkpoint is not None:
         return Checkpoint.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
@@ -129,8 +129,8 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
 def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: Dataset,
                old: Dataset) -> tuple[Checkpoint | Ranker, dict[str, Any]]:
     """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
-    from seqtune.predictor.learning.times.adaptation.report import OLD
-    from seqtune.predictor.learning.times.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
+    from seqtune.predictor.learning.tasks.adaptation.report import OLD
+    from seqtune.predictor.learning.tasks.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
 
     options = replace(RETRAINING, seed=given.seed, threads=given.threads)
     if isinstance(predictor, Ranker):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.devices.device import Device
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.times.shares import Outcome
+    from seqtune.predictor.learning.tasks.shares import Outcome
 
 METHODS = ("seqtune", "transformer", "trees", "nearest", "fixed", "default", "random")
 PARTS = ("transformer", "trees", "nearest", "fixed", "default")
@@ -99,7 +99,7 @@ def _json(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
 
 def _rows(setting: str, stored: Sequence[Any]) -> list[Row]:
     """The rows of a setting, over all its problems."""
-    from seqtune.predictor.learning.times.shares import Outcome, rows
+    from seqtune.predictor.learning.tasks.shares import Outcome, rows
 
     outcomes = merged_devices([Outcome.from_json(outcome) for outcome in stored])
     return [{"setting": setting, **row.to_json()} for row in rows(outcomes)]
@@ -107,7 +107,7 @@ def _rows(setting: str, stored: Sequence[Any]) -> list[Row]:
 
 def _outcomes(checkpoint: Checkpoint, training: Sequence[MeasuredTask],
               evaluated_on: Sequence[MeasuredTask]) -> list[Outcome]:
-    from seqtune.predictor.learning.times.evaluation import fitted, replayed
+    from seqtune.predictor.learning.tasks.evaluation import fitted, replayed
     from seqtune.predictor.translator.threads import one_thread
 
     with one_thread():
@@ -141,8 +141,8 @@ def _library(tasks: Sequence[MeasuredTask], size: int, draw: int, given: argpars
     from seqtune.kernels.problem_sets.similarity import SimilarityIndex
     from seqtune.kernels.task import MeasuredTask
     from seqtune.predictor.learning.options import TrainingOptions
-    from seqtune.predictor.learning.times.small.options import small_options
-    from seqtune.predictor.learning.times.small.training import train_small
+    from seqtune.predictor.learning.tasks.small.options import small_options
+    from seqtune.predictor.learning.tasks.small.training import train_small
 
     generator = np.random.default_rng([given.seed, size, draw])
     order = generator.permutation(len(tasks)).tolist()

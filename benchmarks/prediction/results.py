@@ -21,7 +21,7 @@ from benchmarks.common.report import Row, interval, machine, markdown
 from benchmarks.prediction.checkpoint_parts import TITLES, PartShares, paragraph, part_cases, parts_table, relation
 from seqtune.figures.picture import save
 from seqtune.figures.predictions import EVERYWHERE, METHODS, shares
-from seqtune.predictor.learning.times.shares import EvaluationRow
+from seqtune.predictor.learning.tasks.shares import EvaluationRow
 
 QUOTED = {  # method -> its name in the table that README.md and docs/index.md quote
     "seqtune": "**seqtune**", "trees": "its boosted trees alone", "nearest": "the most similar known problem's best",
@@ -165,8 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.api.evaluating import read_measurements
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.times.evaluation import check_methods, outcomes
-    from seqtune.predictor.learning.times.shares import rows as rows_of
+    from seqtune.predictor.learning.tasks.evaluation import check_methods, outcomes
+    from seqtune.predictor.learning.tasks.shares import rows as rows_of
     from seqtune.predictor.translator.threads import one_thread
 
     parser = OneLineParser(__doc__)

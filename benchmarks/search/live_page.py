@@ -21,7 +21,7 @@ from benchmarks.search.peers import PREFIX
 from benchmarks.search.trials import SearchRun
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.learning.times.shares import interval
+from seqtune.predictor.learning.tasks.shares import interval
 
 LEAST_SHARE = 0.01  # the share of a search without a correct configuration; its logarithm must be finite
 RESAMPLES = 10_000

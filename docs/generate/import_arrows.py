@@ -33,7 +33,7 @@ PUBLIC = {
         "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "confidence",
-        "correction", "learning", "learning/times", "predictors", "pretrained", "sequence", "training",
+        "correction", "learning", "learning/tasks", "predictors", "pretrained", "sequence", "training",
         "translator", "trees"),
     "networks": (
         "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",

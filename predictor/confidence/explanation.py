@@ -78,7 +78,6 @@ class ExpertOpinion:
     """The share of the best speed that one expert expects of each proposal."""
 
     expert: str
-    weight: float  # in the mean of the experts' expected log times; all count the same, and the weights sum to 1
     shares: tuple[float, ...]  # the expected share of the best speed of each proposal
 
 
@@ -90,6 +89,12 @@ class Explanation:
     known: tuple[KnownProblem, ...]  # nearest first
     facts: tuple[FactWeight, ...]  # the most important first
     experts: tuple[ExpertOpinion, ...] = ()  # none where the predictor has none
+
+    @property
+    def mean_shares(self) -> tuple[float, ...]:
+        """The geometric mean of the experts' shares of each proposal: all experts count the same."""
+        shares = np.array([expert.shares for expert in self.experts])
+        return tuple((shares.prod(axis=0) ** (1 / len(shares))).tolist()) if self.experts else ()
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
@@ -108,7 +113,7 @@ def explain(task: Task, proposals: Sequence[Configuration], ranker: Ranker | Non
 
 def expert_opinions(said: Opinions) -> list[ExpertOpinion]:
     """The expectations of each expert."""
-    return [ExpertOpinion(name, 1 / len(said.by_expert), tuple(np.exp(-opinion.mean(axis=1)).clip(0, 1).tolist()))
+    return [ExpertOpinion(name, tuple(np.exp(-opinion.mean(axis=1)).clip(0, 1).tolist()))
             for name, opinion in said.by_expert.items()]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # What a checkpoint learns from -> "module:attribute" of a class without arguments that follows `Learning`
 LEARNINGS: dict[str, str] = {
-    "times": "seqtune.predictor.learning.times.learning:TimesLearning",
+    "tasks": "seqtune.predictor.learning.tasks.learning:TaskLearning",
     "labels": "seqtune.predictor.learning.labels.learning:LabelLearning",
 }
 
@@ -96,7 +96,7 @@ class Learning(Protocol):
 
 def learning_of(checkpoint: Checkpoint) -> Learning:
     """The training and evaluation of checkpoints on data like those that a checkpoint has learned from."""
-    return _learning("times" if checkpoint.labels is None else "labels")
+    return _learning("tasks" if checkpoint.labels is None else "labels")
 
 
 def _learning(name: str) -> Learning:

@@ -75,7 +75,7 @@ def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None
     from seqtune.data.formats.format import ExportRequest, Format
     from seqtune.data.journal.journal import default_path
     from seqtune.data.serving.request import ServingRequest
-    from seqtune.predictor.learning.times.shortage import shortage_note
+    from seqtune.predictor.learning.tasks.shortage import shortage_note
 
     code = form in CODE
     chosen = (Format((), write=code_writer(checkpoint, libraries, prefix, force), takes=("data",)) if code

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from seqtune.predictor.learning.times.shares import OURS, EvaluationRow
+from seqtune.predictor.learning.tasks.shares import OURS, EvaluationRow
 
 from ..errors import MisuseError
 from .picture import (
@@ -30,7 +30,6 @@ from .picture import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from seqtune.predictor.confidence.explanation import ExpertOpinion
     from seqtune.predictor.learning.kinds import ResultRow
 
     from ..api.results import Answer, Prediction
@@ -120,18 +119,17 @@ def _lines(axis: Any, rows: Sequence[EvaluationRow], most: int, lowest: float) -
 def experts(prediction: Prediction) -> Figure:
     """Draw what each expert expects of each candidate: `seqtune.predict(..., explain=True)`.
 
-    A row is a candidate, most probable first, with its probability; a column is an expert with its weight in the mean
-    of all, which is the last column. A cell is the expected share of the best speed, from 0 to 1. Raises MisuseError if
-    the prediction was not explained or its predictor has no experts, MissingPackageError without Matplotlib.
+    A row is a candidate, most probable first, with its probability; a column is an expert, and the last column is their
+    mean. A cell is the expected share of the best speed, from 0 to 1. Raises MisuseError if the prediction was not
+    explained or its predictor has no experts, MissingPackageError without Matplotlib.
     """
     explanation = prediction.explanation
     if explanation is None:
         raise MisuseError("this prediction has no explanation; ask for one with explain=True")
     if not explanation.experts:
         raise MisuseError(f"predictor {prediction.predictor} has no experts whose expectations could be shown")
-    opinions = sorted(explanation.experts, key=lambda expert: -expert.weight)
-    columns = [*(expert.shares for expert in opinions), _together(opinions)]
-    names = [*(f"{expert.expert.replace('_', ' ')}\n{100 * expert.weight:.0f} %" for expert in opinions), "together"]
+    columns = [*(expert.shares for expert in explanation.experts), explanation.mean_shares]
+    names = [*(expert.expert.replace("_", " ") for expert in explanation.experts), "mean"]
     count = len(prediction.candidates)
     rows = [_row_label(number, proposal) for number, proposal in enumerate(prediction.candidates, start=1)]
     lowest = min(map(min, columns))
@@ -151,12 +149,6 @@ def experts(prediction: Prediction) -> Figure:
     figure.suptitle(f"Expected share of the best speed: {prediction.problem.brief()} on {prediction.device.name}",
                     x=0.01, ha="left")
     return figure
-
-
-def _together(opinions: Sequence[ExpertOpinion]) -> list[float]:
-    """The weighted geometric mean of the experts' shares, by candidate: what they expect together."""
-    return [math.exp(sum(expert.weight * math.log(expert.shares[row]) for expert in opinions))
-            for row in range(len(opinions[0].shares))]
 
 
 def _row_label(number: int, proposal: Answer) -> str:

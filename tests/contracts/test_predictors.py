@@ -19,7 +19,7 @@ from seqtune.predictor.answering import answering
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.learning.kinds import LEARNINGS, learning_of
 from seqtune.predictor.learning.recipe import Recipe
-from seqtune.predictor.learning.times.baselines import BASELINES
+from seqtune.predictor.learning.tasks.baselines import BASELINES
 from seqtune.predictor.predictors import (
     SHIPPED,
     UNTRAINED,

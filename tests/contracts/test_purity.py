@@ -26,7 +26,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import SHIPPED
-from seqtune.predictor.learning.times.training import train_model
+from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.predictor.proposing import Candidates
 from seqtune.predictor.sequence import beam
 from seqtune.predictor.trees.cost_trees import TreesOptions

@@ -16,7 +16,7 @@ from seqtune.errors import DeviceError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.measuring.verdicts import store_verdict
 from seqtune.tuner.measuring.verification import decide
 from tests.support.command_line import Refused, Run

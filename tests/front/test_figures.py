@@ -20,7 +20,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.confidence.explanation import ExpertOpinion, Explanation
-from seqtune.predictor.learning.times.shares import EvaluationRow
+from seqtune.predictor.learning.tasks.shares import EvaluationRow
 from seqtune.tuner.run.simulation import Curves
 from tests.support.installation.optional import skip_without
 from tests.support.interpreter import loaded_after
@@ -151,17 +151,17 @@ def test_shares_are_drawn_by_device_with_the_intervals_of_ours() -> None:
             figures.shares(wrong)
 
 
-def test_the_experts_of_a_prediction_are_drawn_by_weight_beside_their_mean() -> None:
+def test_the_experts_of_a_prediction_are_drawn_beside_their_mean() -> None:
     proposals = [Answer(each, 0.5) for each in configurations(2)]
     prediction = Prediction(PROBLEM, DEVICE, tuple(proposals), proposals[0], proposals[0], predictor="default")
-    opinions = (ExpertOpinion("judge", 0.25, (0.5, 0.2)), ExpertOpinion("gaussian_process", 0.75, (0.9, 0.8)))
+    opinions = (ExpertOpinion("trees", (0.9, 0.8)), ExpertOpinion("judge", (0.4, 0.2)))
     axis, = axes(figures.experts(replace(prediction, explanation=Explanation((), (), (), opinions))))
     across, down = labels(axis)
-    assert across == ["gaussian process\n75 %", "judge\n25 %", "together"]
+    assert across == ["trees", "judge", "mean"]
     assert [label.split()[:2] for label in down] == [["1", "llvm.gemm"], ["2", "llvm.gemm"]]
     assert all(label.endswith("(0.50)") for label in down)
-    together = [0.9**0.75 * 0.5**0.25, 0.8**0.75 * 0.2**0.25]
-    assert np.allclose(axis.images[0].get_array(), [[0.9, 0.5, together[0]], [0.8, 0.2, together[1]]])
+    mean = [0.6, 0.4]  # the square roots of 0.36 and 0.16
+    assert np.allclose(axis.images[0].get_array(), [[0.9, 0.4, mean[0]], [0.8, 0.2, mean[1]]])
     assert texts(axis)[:2] == ["0.90", "0.80"]
     for explanation, says in ((None, "explain=True"), (Explanation((), (), ()), "default has no experts")):
         with pytest.raises(MisuseError, match=says):

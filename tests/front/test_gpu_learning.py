@@ -28,8 +28,8 @@ from tests.support.learning.short_training import QUICK
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make develop")
 
-from seqtune.predictor.learning.times.adaptation import retraining
-from seqtune.predictor.learning.times.training import train_model
+from seqtune.predictor.learning.tasks.adaptation import retraining
+from seqtune.predictor.learning.tasks.training import train_model
 
 GPU = described_gpu("cuda", "a100")
 KERNEL = "cuda.tensor_convolution"

@@ -20,7 +20,7 @@ from seqtune.errors import CheckpointError, FormatError, MisuseError, Unavailabl
 from seqtune.hooks.kernel_tuner.strategy import search, space_of, warm_start
 from seqtune.hooks.kernel_tuner.warm_start import WarmStart
 from seqtune.kerneltuner import strategy
-from seqtune.predictor.learning.times.training import train_model
+from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random

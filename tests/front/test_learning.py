@@ -30,10 +30,10 @@ from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.kinds import EvaluationRequest
-from seqtune.predictor.learning.times.adaptation.report import RetrainingReport, comparison_rows
-from seqtune.predictor.learning.times.evaluation import LiveContest
-from seqtune.predictor.learning.times.learning import LearnedProblems, TimesLearning
-from seqtune.predictor.learning.times.shares import Outcome
+from seqtune.predictor.learning.tasks.adaptation.report import RetrainingReport, comparison_rows
+from seqtune.predictor.learning.tasks.evaluation import LiveContest
+from seqtune.predictor.learning.tasks.learning import LearnedProblems, TaskLearning
+from seqtune.predictor.learning.tasks.shares import Outcome
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
 from tests.support.installation.optional import TRAINING, skip_without
@@ -127,7 +127,7 @@ def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evalu
     with pytest.raises(MisuseError, match=r"nothing to evaluate on: 1 problem .* hold out others"):
         learn.evaluate(written(tmp_path / "near.parquet", [*LAYERS, TWIN], held_out=[TWIN]), methods=["default"])
     shipped = EvaluationRequest(("default",), protect_held_out=True)
-    evaluated = TimesLearning().evaluate(Checkpoint.load("default"), Dataset.read(data), shipped, silent, told.append)
+    evaluated = TaskLearning().evaluate(Checkpoint.load("default"), Dataset.read(data), shipped, silent, told.append)
     problems = {row.to_json()["problems"] for row in evaluated}
     assert problems == {2}, "what the shipped data hold out is protected by the trainings"
     assert len(told) == 1
@@ -187,7 +187,7 @@ def test_a_live_evaluation_says_which_problems_were_learned_from(tmp_path: Path)
 
     told: list[str] = []
     request = EvaluationRequest(("default",), queries=tuple((problem, place) for problem in (known, twin, held, new)))
-    found = TimesLearning(lambda device, say: nullcontext(measured)).evaluate(
+    found = TaskLearning(lambda device, say: nullcontext(measured)).evaluate(
         Checkpoint.load("default"), Dataset.read(tmp_path / "data.parquet"), request, silent, told.append)
     assert told[0].startswith("2 of 4 problems are, or nearly are, training problems")
     assert told[1:] == [f"left out: no configuration of {twin.brief()} ran on {place.name}"]

@@ -16,7 +16,7 @@ from seqtune.networks.nodes import AttentionHeads, Gather, Input, Layer, Node, P
 from seqtune.networks.plan.precision import TOLERANCES
 from seqtune.networks.program.device_threads import binder_of
 from seqtune.networks.selection.layer_comparison import layer_forms
-from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm import discovery as llvm
 from tests.networks.test_bf16_networks import BF16, elements, needs_bf16, stored
 from tests.support.networks.nodes import ADD, layer, operand
 

@@ -32,7 +32,7 @@ from seqtune.networks.optimized import Optimized
 from seqtune.networks.plan.precision import TOLERANCES, checked_precision, give_elements
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.pytorch import explain
-from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm import discovery as llvm
 from tests.networks.test_networks import Excitation
 from tests.support.llvm import needs_llvm
 from tests.support.networks.nodes import ADD, RELU, convolution, in_order, layer, operand

@@ -23,7 +23,7 @@ from seqtune.predictor.answering import Answering, answering, seeds_for
 from seqtune.predictor.checkpoint import CHOICES_OF_KERNELS, CHOICES_ON_CHIP, NEW_GPU, Checkpoint
 from seqtune.predictor.largest import MEASURE
 from seqtune.predictor.learning.kinds import shipped_learner
-from seqtune.predictor.learning.times.learning import LearnedProblems
+from seqtune.predictor.learning.tasks.learning import LearnedProblems
 from seqtune.predictor.predictors import answers_for
 from tests.support.devices import described_gpu
 from tests.support.doors import DOORS
@@ -151,7 +151,7 @@ def test_a_note_names_the_fact_that_is_outside_not_the_whole_problem() -> None:
 def test_a_training_on_times_and_choices_together_says_what_it_does_and_answers(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without(*TRAINING)
-    from seqtune.predictor.learning.times.training import train_model
+    from seqtune.predictor.learning.tasks.training import train_model
     from seqtune.predictor.training.progress import parted
 
     data = Dataset.read(GPUS / "nvidia_h100.parquet")

@@ -57,8 +57,8 @@ def test_options_of_earlier_versions_that_are_constants_now_may_be_named_with_th
 
 def test_the_constants_of_a_training_are_those_of_earlier_versions() -> None:
     skip_without(*TRAINING)
-    from seqtune.predictor.learning.times.training import MEASURED
-    from seqtune.predictor.learning.times.training_example import EXPLORE
+    from seqtune.predictor.learning.tasks.training import MEASURED
+    from seqtune.predictor.learning.tasks.training_example import EXPLORE
     from seqtune.predictor.training.trainer import CLIP, WEIGHT_DECAY
 
     assert SETTLED[TrainingOptions] == {"weight_decay": WEIGHT_DECAY, "clip": CLIP, "explore": EXPLORE,

@@ -6,7 +6,7 @@ import llvmlite.binding as binding
 import pytest
 
 from seqtune.kernels.launches.implementation import KernelSource
-from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.compiler import OPTIONS
 
 needs_llvm = pytest.mark.skipif(llvm.unavailable() is not None, reason=str(llvm.unavailable()))

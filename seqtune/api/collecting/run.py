@@ -130,7 +130,7 @@ def _check_collection(folder: Path, status: bool) -> None:
 def _check_enough(splits: Iterable[ProblemSplit], journal: Journal, warn: Say) -> None:
     """Warn where the folder will hold fewer problems than `train` learns from."""
     from seqtune.kernels.problem_sets.collected import problems
-    from seqtune.predictor.learning.times.shortage import shortage_note
+    from seqtune.predictor.learning.tasks.shortage import shortage_note
 
     wanted = {problem for split in splits for problem in split.training}
     lacking = shortage_note(len({*wanted, *journal.problems()}.difference(problems().held_out)))

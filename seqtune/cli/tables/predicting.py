@@ -91,11 +91,11 @@ def explanation(answer: Explanation) -> None:
         rows([{"fact": fact.fact, "value": f"{fact.value:g}", "median": f"{fact.median:g}",
                "lead": f"{fact.lead:.3f}", "without": f"{fact.lead_without:.3f}"} for fact in answer.facts])
     if answer.experts:
-        out.print("share of the best speed that each expert expects of each proposal, and the expert's weight in their "
-                   "mean", markup=False, soft_wrap=True)
-        rows([{"expert": expert.expert.replace("_", " "), "weight": f"{expert.weight:.2f}",
-               **{str(number): f"{share:.2f}" for number, share in enumerate(expert.shares, start=1)}}
-              for expert in answer.experts])
+        out.print("share of the best speed that each expert expects of each proposal", markup=False)
+        shares = {**{expert.expert: expert.shares for expert in answer.experts}, "mean": answer.mean_shares}
+        rows([{"expert": name.replace("_", " "),
+               **{str(number): f"{share:.3f}" for number, share in enumerate(own, start=1)}}
+              for name, own in shares.items()])
 
 
 def onnx_model(model: OnnxPrediction) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.common.report import Row
 from benchmarks.prediction.checkpoint_parts import PartShares, paragraph, part_cases, parts_table
-from seqtune.predictor.learning.times.shares import Outcome
+from seqtune.predictor.learning.tasks.shares import Outcome
 
 
 def cases(transformer: float, trees: float, both: float, noise: float = 0.01) -> list[Row]:

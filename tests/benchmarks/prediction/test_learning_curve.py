@@ -13,8 +13,8 @@ from benchmarks.prediction.learning_curve import Material, main, page
 from seqtune.data.measured_tasks import measured_tasks, split
 from seqtune.errors import SeqtuneError
 from seqtune.predictor.learning.options import TrainingOptions
-from seqtune.predictor.learning.times.examples import held_out_problems, make_examples, make_teacher, vocabulary_of
-from seqtune.predictor.learning.times.shares import OURS
+from seqtune.predictor.learning.tasks.examples import held_out_problems, make_examples, make_teacher, vocabulary_of
+from seqtune.predictor.learning.tasks.shares import OURS
 from seqtune.predictor.trees.ranker import Ranker
 from tests.support.learning.short_training import DATA
 

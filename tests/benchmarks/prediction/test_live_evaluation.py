@@ -11,8 +11,8 @@ from benchmarks.common.finished import Finished
 from benchmarks.prediction.live_evaluation import live_outcomes
 from seqtune.data.journal.journal import Journal
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.learning.times.baselines import Default
-from seqtune.predictor.learning.times.shares import OURS
+from seqtune.predictor.learning.tasks.baselines import Default
+from seqtune.predictor.learning.tasks.shares import OURS
 from seqtune.predictor.predictors import Predictor
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.deadline import Deadline

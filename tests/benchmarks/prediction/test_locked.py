@@ -7,7 +7,7 @@ from benchmarks.data.locked_problems import locked_problems
 from benchmarks.prediction.locked import METHODS, page, rows_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.kinds import KINDS
-from seqtune.predictor.learning.times.shares import Outcome
+from seqtune.predictor.learning.tasks.shares import Outcome
 
 
 def toy_outcome(problem: Problem, share: float) -> Outcome:

@@ -19,7 +19,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
-from seqtune.predictor.learning.times.shares import Outcome
+from seqtune.predictor.learning.tasks.shares import Outcome
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.run.local_run import tune

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.prediction import parts
 from benchmarks.prediction.example_libraries import EXAMPLES, measured_examples
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.predictor.learning.times.small import options
+from seqtune.predictor.learning.tasks.small import options
 from seqtune.tuner.backends.discovery import find
 from tests.support.installation.optional import needs, skip_without_device
 from tests.support.learning.short_training import DATA, QUICK, train

@@ -21,9 +21,9 @@ from tests.support.paths import ROOT
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
     "hooks.huggingface", "hooks.inductor", "huggingface", "inductor", "predictor.learning.labels.training",
-    "predictor.learning.times.adaptation.retraining",
-    "predictor.learning.times.loss", "predictor.learning.times.small.cross_validation",
-    "predictor.learning.times.small.training", "predictor.learning.times.training", "predictor.training.state",
+    "predictor.learning.tasks.adaptation.retraining",
+    "predictor.learning.tasks.loss", "predictor.learning.tasks.small.cross_validation",
+    "predictor.learning.tasks.small.training", "predictor.learning.tasks.training", "predictor.training.state",
     "predictor.training.trainer", "predictor.training.unfinished", "predictor.translator.judge",
     "predictor.pretrained", "predictor.translator.quantity_codes", "predictor.translator.sentences",
     "predictor.translator.transformer", "predictor.translator.translator",

@@ -21,7 +21,7 @@ from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.measuring.reference import make_operands, reference
 from seqtune.tuner.measuring.timing import prepare

@@ -25,7 +25,7 @@ from seqtune.networks.program.shared_memory import Scratch, SharedConstants
 from seqtune.networks.steps.pointwise import pointwise
 from seqtune.networks.steps.view import View
 from seqtune.tuner.backends.image_cache import ImageCache
-from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.threads import Threads
 from seqtune.tuner.measuring.reference import make_operands, reference

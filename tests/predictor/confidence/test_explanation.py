@@ -58,10 +58,12 @@ def test_facts_that_change_the_lead_are_listed_by_their_weight() -> None:
 
 def test_experts_are_listed_with_a_share_for_each_proposal() -> None:
     said = Opinions(np.zeros(2), {"trees": np.array([[-0.01], [0.5]]), "judge": np.array([[0.1], [0.2]])})
-    trees, judge = explain(TASK, PROPOSALS[:2], RANKER, KNOWN, said).experts
-    assert (judge.expert, judge.weight, trees.expert, trees.weight) == ("judge", 0.5, "trees", 0.5)
+    explanation = explain(TASK, PROPOSALS[:2], RANKER, KNOWN, said)
+    trees, judge = explanation.experts
+    assert (trees.expert, judge.expert) == ("trees", "judge")
     assert judge.shares == pytest.approx(np.exp([-0.1, -0.2]))
     assert trees.shares == pytest.approx((1.0, np.exp(-0.5)))  # nothing is faster than the best
+    assert explanation.mean_shares == pytest.approx(np.exp([-0.05, -0.35]))
     assert explain(TASK, PROPOSALS, RANKER, KNOWN, Opinions(np.full(4, np.nan), {})).experts == ()
 
 

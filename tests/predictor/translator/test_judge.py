@@ -8,7 +8,7 @@ import torch
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.times.targets import ESTIMATED, PrefixTree
+from seqtune.predictor.learning.tasks.targets import ESTIMATED, PrefixTree
 from seqtune.predictor.sequence.grammar import ResolvedByRow
 from seqtune.predictor.sequence.vocabulary import PAD, SourceBatch, Vocabulary
 from seqtune.predictor.translator.judge import list_loss

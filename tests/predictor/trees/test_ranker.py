@@ -20,7 +20,7 @@ from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.times.examples import vocabulary_of
+from seqtune.predictor.learning.tasks.examples import vocabulary_of
 from seqtune.predictor.sequence.beam import WIDTH, beam_search
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.forest import LARGEST_FILE, Forest, read_arrays

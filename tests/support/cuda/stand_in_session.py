@@ -20,7 +20,8 @@ from seqtune.kernels.problem import Problem  # noqa: E402
 from seqtune.kernels.registry import kernel, table  # noqa: E402
 from seqtune.kernels.space import SearchSpace  # noqa: E402
 from seqtune.tuner.backends.backend import LaunchError  # noqa: E402
-from seqtune.tuner.backends.cuda.backend import CudaBackend, devices, unavailable  # noqa: E402
+from seqtune.tuner.backends.cuda.backend import CudaBackend  # noqa: E402
+from seqtune.tuner.backends.cuda.discovery import devices, unavailable  # noqa: E402
 from seqtune.tuner.measuring.timing import Options, check_and_time, prepare  # noqa: E402
 
 COUNTS = ("memory", "streams", "contexts", "modules", "graphs", "events", "launches", "refused", "fills")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 
 

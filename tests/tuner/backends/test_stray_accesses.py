@@ -15,8 +15,8 @@ import seqtune
 from seqtune.data.record import Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.tuner.backends.llvm import backend as llvm
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.llvm import discovery as llvm
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from tests.support.installation.optional import skip_without_device
@@ -101,7 +101,7 @@ from tests.support import planted
 from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.llvm.backend import devices
+from seqtune.tuner.backends.llvm.discovery import devices
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 size = 8 << 30

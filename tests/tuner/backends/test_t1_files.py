@@ -25,7 +25,7 @@ from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from tests.support.installation.optional import skip_without_device

@@ -24,7 +24,7 @@ from seqtune.kernels.libraries.table import use
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import spaces_for
-from seqtune.tuner.backends.opencl.backend import devices as opencl_devices
+from seqtune.tuner.backends.opencl.discovery import devices as opencl_devices
 from seqtune.tuner.building.built_kernel import BuiltKernel, built_kernel
 from seqtune.tuner.building.chosen import Chosen
 from tests.support.libraries.stencil import write

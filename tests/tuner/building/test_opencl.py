@@ -17,7 +17,7 @@ import pytest
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.foreign_code import use_with_modules
 from seqtune.kernels.libraries.reading import read_library
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.building.chosen import Files, files_of
 from seqtune.tuner.building.folder import write_folder
 from tests.support.built_folders import chosen, compiled

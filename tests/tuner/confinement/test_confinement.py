@@ -17,7 +17,7 @@ from seqtune.data.record import Status
 from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.confinement import confined_start, landlock
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options

@@ -14,7 +14,7 @@ from seqtune.errors import MisuseError, ProblemError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.measuring.expected_outputs import prepare_arrays
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options

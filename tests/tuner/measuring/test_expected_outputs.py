@@ -15,7 +15,7 @@ from seqtune.kernels.launches.reference_results import reference_results
 from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.backends.opencl.programs import error_line
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options

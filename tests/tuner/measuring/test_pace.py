@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from seqtune.data.record import Status
-from seqtune.tuner.backends.llvm.backend import LLVMBackend, devices
+from seqtune.tuner.backends.llvm.backend import LLVMBackend
+from seqtune.tuner.backends.llvm.discovery import devices
 from seqtune.tuner.measuring.pace import FEWEST, LOOKS, PATIENCE, PAUSE, SAVED, SHARE, Pace, Patience
 from seqtune.tuner.measuring.timing import Options, check_and_compare, check_and_time, prepare
 from seqtune.tuner.measuring.worker.worker import Worker

@@ -19,10 +19,8 @@ from ..called_executable import CalledExecutable
 from ..stored_operands import StoredOperands
 from .calls import CudaCalls
 from .compiler import CubinCompiler, Image
-from .discovery import THIS_MACHINE, GpuDiscovery, devices, unavailable
+from .discovery import THIS_MACHINE, GpuDiscovery
 from .driver import Gpu
-
-__all__ = ["CudaBackend", "devices", "unavailable"]
 
 L2_OVERWRITES = 2  # sizes of the L2 cache that are written before a timed launch
 

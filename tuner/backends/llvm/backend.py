@@ -28,12 +28,9 @@ from ..host_memory import HostMemory
 from ..stored_operands import StoredOperands
 from .compiler import CompiledModule, Compiler, capabilities, instruction_sets
 from .cores import usable_cpus
-from .discovery import devices, unavailable
 from .kernel_job import KernelJob
 from .reference_work import LLVMReferenceWork
 from .threads import Threads
-
-__all__ = ["LLVMBackend", "devices", "unavailable"]
 
 MOST_KEPT = 1 << 30  # bytes of operands in their stored forms: several packings of the largest weights
 

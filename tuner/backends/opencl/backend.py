@@ -26,8 +26,6 @@ from .group_limits import GroupLimits
 from .programs import build
 from .reference_work import OpenCLReferenceWork
 
-__all__ = ["OpenCLBackend", "devices", "unavailable"]
-
 MOST_KEPT = 1 << 28  # bytes of packed operands in the host's memory, which often is the device's
 
 # name of an installed library that computes on OpenCL queues -> "module:attribute" of its Executable

@@ -20,8 +20,6 @@ from ..stored_operands import StoredOperands
 from .calls import TritonCalls
 from .discovery import devices, index_of, load, unavailable
 
-__all__ = ["TritonBackend", "devices", "unavailable"]
-
 # Sizes of the second-level cache that are written before a timed launch. Two overwrite it; five take 0.1 ms, in which
 # the host puts the launches into the stream, so that the GPU never waits for it between the events.
 OVERWRITES = 5

@@ -15,7 +15,7 @@ from seqtune.errors import MisuseError
 from seqtune.hooks.pytorch.optimization import optimize
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
-from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.cores import usable_cpus
 from tests.support.llvm import needs_llvm
 from tests.support.torch_models import Branching, Residual, Tied, norm_net, random_norms, same

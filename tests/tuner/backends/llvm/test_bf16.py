@@ -20,7 +20,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.networks.program.bound_kernels import KernelBinder
-from seqtune.tuner.backends.llvm import backend as llvm
+from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.backends.llvm.compiler import Compiler, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads

@@ -22,7 +22,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import LaunchError
-from seqtune.tuner.backends.opencl import backend as opencl
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.backends.opencl import discovery as opencl_facts
 from seqtune.tuner.backends.opencl import pocl
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend

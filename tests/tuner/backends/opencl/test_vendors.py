@@ -19,8 +19,8 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.discovery import Discovery
-from seqtune.tuner.backends.opencl import backend as opencl
 from seqtune.tuner.backends.opencl import discovery, pocl, programs, vendors
+from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.measuring.timing import check, prepare
 from tests.support.installation.optional import skip_without_device

@@ -16,9 +16,9 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.times import training
-from seqtune.predictor.learning.times.evaluation import evaluate_tasks
-from seqtune.predictor.learning.times.examples import away_from, make_examples, make_teacher, vocabulary_of
+from seqtune.predictor.learning.tasks import training
+from seqtune.predictor.learning.tasks.evaluation import evaluate_tasks
+from seqtune.predictor.learning.tasks.examples import away_from, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.sequence.numeric_codes import Codes
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.training.progress import Epoch

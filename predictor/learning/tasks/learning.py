@@ -1,4 +1,4 @@
-"""TimesLearning: trains, retrains and evaluates models of measured times, as users request it."""
+"""TaskLearning: trains, retrains and evaluates models of measured times and tuners' choices, as users request it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LearnedProblems:
         return cls(training, held_out, len(left_out), ())
 
 
-class TimesLearning:
+class TaskLearning:
     """The learning of translators from measured times and choices, with the rankers that order their proposals.
 
     `open_contest` opens what measures the proposals of a live evaluation (None: LiveContest, on the device).

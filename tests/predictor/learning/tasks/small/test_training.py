@@ -16,11 +16,11 @@ from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.options import TrainingOptions
-from seqtune.predictor.learning.times.small.cross_validation import COUNTS, METHODS, cross_validate
-from seqtune.predictor.learning.times.small.folds import FOLDS, folds_of
-from seqtune.predictor.learning.times.small.options import is_small, options_of, small_options
-from seqtune.predictor.learning.times.small.training import train_small
-from seqtune.predictor.learning.times.training import train_model
+from seqtune.predictor.learning.tasks.small.cross_validation import COUNTS, METHODS, cross_validate
+from seqtune.predictor.learning.tasks.small.folds import FOLDS, folds_of
+from seqtune.predictor.learning.tasks.small.options import is_small, options_of, small_options
+from seqtune.predictor.learning.tasks.small.training import train_small
+from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.predictor.training.progress import parted
 from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions

@@ -14,10 +14,10 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.options import TrainingOptions
-from seqtune.predictor.learning.times import labelled_problems
-from seqtune.predictor.learning.times.examples import Examples, make_examples, make_teacher, vocabulary_of
-from seqtune.predictor.learning.times.labelled_problems import NEAR, LabelledProblems
-from seqtune.predictor.learning.times.sampled_problems import SampledProblems
+from seqtune.predictor.learning.tasks import labelled_problems
+from seqtune.predictor.learning.tasks.examples import Examples, make_examples, make_teacher, vocabulary_of
+from seqtune.predictor.learning.tasks.labelled_problems import NEAR, LabelledProblems
+from seqtune.predictor.learning.tasks.sampled_problems import SampledProblems
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK, train

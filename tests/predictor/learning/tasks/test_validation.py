@@ -8,7 +8,7 @@ import pytest
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import ChosenTask, MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.times.validation import COUNT, log_share, validate
+from seqtune.predictor.learning.tasks.validation import COUNT, log_share, validate
 from seqtune.predictor.sequence.beam import search_numbers_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from tests.support.learning.translators import small_translator

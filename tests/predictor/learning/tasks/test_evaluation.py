@@ -21,10 +21,10 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_parts import TreesAlone
-from seqtune.predictor.learning.times.baselines import random_log_share
-from seqtune.predictor.learning.times.evaluation import METHODS, RECORDED, evaluate, fitted, outcomes, replayed
-from seqtune.predictor.learning.times.examples import vocabulary_of
-from seqtune.predictor.learning.times.shares import EvaluationRow, Outcome, bootstrap, interval, rows
+from seqtune.predictor.learning.tasks.baselines import random_log_share
+from seqtune.predictor.learning.tasks.evaluation import METHODS, RECORDED, evaluate, fitted, outcomes, replayed
+from seqtune.predictor.learning.tasks.examples import vocabulary_of
+from seqtune.predictor.learning.tasks.shares import EvaluationRow, Outcome, bootstrap, interval, rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.compared_times import ComparedTimes

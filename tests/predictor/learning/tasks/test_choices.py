@@ -12,10 +12,10 @@ from seqtune.data.serving.known_models import completed
 from seqtune.data.serving.table_file import TableFile
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.learning.times.agreement import ByAnalytic, ByTrees, agreement_rows
-from seqtune.predictor.learning.times.drawn_gpus import drawn_gpu
-from seqtune.predictor.learning.times.sampled_problems import SampledProblems
-from seqtune.predictor.learning.times.training import train_model
+from seqtune.predictor.learning.tasks.agreement import ByAnalytic, ByTrees, agreement_rows
+from seqtune.predictor.learning.tasks.drawn_gpus import drawn_gpu
+from seqtune.predictor.learning.tasks.sampled_problems import SampledProblems
+from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
 from seqtune.predictor.trees.cost_trees import Trees
 from seqtune.predictor.trees.ranker import Ranker

@@ -9,7 +9,7 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.predictor.candidate import Candidate
-from seqtune.predictor.learning.times.baselines import (
+from seqtune.predictor.learning.tasks.baselines import (
     ANALYTIC,
     BASELINES,
     Fixed,
@@ -17,7 +17,7 @@ from seqtune.predictor.learning.times.baselines import (
     random_log_share,
     trees_alone,
 )
-from seqtune.predictor.learning.times.portfolio import nearest_row, nearest_valid
+from seqtune.predictor.learning.tasks.portfolio import nearest_row, nearest_valid
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support.synthetic import data, registered, seconds
 

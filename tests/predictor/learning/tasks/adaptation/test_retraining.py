@@ -24,17 +24,17 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.learning.times.adaptation import retraining
-from seqtune.predictor.learning.times.adaptation.rehearsal import Rehearsal
-from seqtune.predictor.learning.times.adaptation.report import NEW, OLD
-from seqtune.predictor.learning.times.adaptation.retraining import (
+from seqtune.predictor.learning.tasks.adaptation import retraining
+from seqtune.predictor.learning.tasks.adaptation.rehearsal import Rehearsal
+from seqtune.predictor.learning.tasks.adaptation.report import NEW, OLD
+from seqtune.predictor.learning.tasks.adaptation.retraining import (
     RETRAINING,
     Selection,
     retrain,
     retraining_examples,
 )
-from seqtune.predictor.learning.times.evaluation import evaluate_tasks
-from seqtune.predictor.learning.times.examples import problems_of, words_of
+from seqtune.predictor.learning.tasks.evaluation import evaluate_tasks
+from seqtune.predictor.learning.tasks.examples import problems_of, words_of
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.training.progress import Epoch, parted
 from seqtune.predictor.trees.cost_trees import Trees

@@ -13,9 +13,9 @@ import pytest
 from seqtune.data.measured_tasks import counted, measured_tasks, split
 from seqtune.errors import FormatError
 from seqtune.kernels.task import MeasuredTask
-from seqtune.predictor.learning.times.adaptation.rehearsal import Rehearsal
-from seqtune.predictor.learning.times.examples import vocabulary_of
-from seqtune.predictor.learning.times.targets import PrefixTree, TargetSentences, probabilities
+from seqtune.predictor.learning.tasks.adaptation.rehearsal import Rehearsal
+from seqtune.predictor.learning.tasks.examples import vocabulary_of
+from seqtune.predictor.learning.tasks.targets import PrefixTree, TargetSentences, probabilities
 from seqtune.predictor.sequence.vocabulary import BEGIN
 from tests.support.synthetic import DIRECT, WIDE, Data, data
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from seqtune.kernels.problem_sets.leakage import MOST_NAMED, abridged
-from seqtune.predictor.learning.times.adaptation.report import FEWEST, NEW, OLD, RetrainingReport, comparison_rows
-from seqtune.predictor.learning.times.shares import OURS, Outcome
+from seqtune.predictor.learning.tasks.adaptation.report import FEWEST, NEW, OLD, RetrainingReport, comparison_rows
+from seqtune.predictor.learning.tasks.shares import OURS, Outcome
 
 EMPTY = RetrainingReport(("toy:1",), 20, 20, 300, (), (), (), {NEW: (), OLD: ()}, (), (), 0, 5, 5, False, False, 9.0)
 

@@ -15,8 +15,8 @@ from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import MeasuredTask, Task
-from seqtune.predictor.learning.times.small.folds import FOLDS, folds_of
-from seqtune.predictor.learning.times.small.sufficiency import check_sufficient, relation
+from seqtune.predictor.learning.tasks.small.folds import FOLDS, folds_of
+from seqtune.predictor.learning.tasks.small.sufficiency import check_sufficient, relation
 from tests.support.synthetic import WIDE, Data, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")

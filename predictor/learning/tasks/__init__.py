@@ -1,0 +1,1 @@
+"""Learning from measured times and from the choices of other tuners."""
