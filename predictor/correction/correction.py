@@ -22,8 +22,8 @@ from seqtune.tuner.cost_models.features import features
 from ..proposing import Candidates
 from ..trees.forest import WORST, Forest
 from ..trees.ranker import Ranker
+from .checked_trees import CheckedTrees
 from .observations import Expected, observe
-from .shrunken_trees import ShrunkenTrees
 
 OWN = 48  # measured configurations of the problem itself that join: the fastest ones and some of all others
 FASTEST = 16  # of them
@@ -43,7 +43,6 @@ class CorrectionFit:
 
     problems: int
     measurements: int  # that were fitted
-    factor: float  # from 0, where the evidence changes nothing, to 1
     before: float | None  # share of the best measured speed that the first candidates reach uncorrected; None: no data
     after: float | None  # and corrected, each problem corrected by the measurements of the other ones only
 
@@ -66,10 +65,10 @@ class Correction:
         """
         observations = observe(ranker, measured, expected)
         if not len(observations):
-            return cls(ranker, {}, own_times, expected), CorrectionFit(0, 0, 0.0, None, None)
-        trees = ShrunkenTrees.fit(observations)
+            return cls(ranker, {}, own_times, expected), CorrectionFit(0, 0, None, None)
+        trees = CheckedTrees.fit(observations)
         return cls(ranker, trees.forests, own_times, expected), CorrectionFit(
-            len(observations.problems()), len(observations), trees.factor, trees.before, trees.after)
+            len(observations.problems()), len(observations), trees.before, trees.after)
 
     def correct(self, candidates: Candidates) -> Candidates:
         """Add the corrections to the slownesses; measured configurations of the problem itself join the candidates."""

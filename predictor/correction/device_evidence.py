@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..trees.ranker import Ranker
     from .correction import Correction
 
-VERSION = 3  # of the correction's mathematics; a cached fit of another version is not used
+VERSION = 4  # of the correction's mathematics; a cached fit of another version is not used
 LARGEST_FILE = 5_000_000  # bytes of a cached correction
 MEASUREMENTS = "number of measurements"  # array of a file; no kernel has a blank in its name
 KEPT_FILES = 8  # cached corrections; the oldest ones are deleted

@@ -1,4 +1,4 @@
-"""Residual trees: few small trees that are boosted on some hundred errors of predictions, with NumPy alone.
+"""Residual trees: small trees that are boosted on some hundred errors of predictions, with NumPy alone.
 
 A prediction can wait for a fit, which takes less time than the import of a library for boosted trees. The trees are a
 `Forest`, as those of the ranker. A node is split where the sum of squared errors falls most, and leaves are shrunk
@@ -30,6 +30,7 @@ class ResidualOptions:
     least_weight: float = 5.0  # minimum weight of a leaf
     subsample: float = 0.8  # share of the rows that a tree is fitted to
     columns: float = 0.6  # share of the features with several values that a tree may use
+    part: float = 0.5  # of what the trees learned counts: few errors hold much noise
 
 
 def grow(rows: NDArray[np.float32], target: Floats, weights: Floats, options: ResidualOptions, seed: int) -> Forest:
@@ -46,11 +47,11 @@ def grow(rows: NDArray[np.float32], target: Floats, weights: Floats, options: Re
         tree = _Tree(options, columns, thresholds)
         fitted += tree.fit(codes, target - fitted, drawn)
         trees.append(tree)
-    sizes = [len(tree.value) for tree in trees]
-    return Forest(1, np.cumsum([0, *sizes])[:-1].astype(np.int32),
-                  np.array([feature for tree in trees for feature in tree.feature], np.uint8),
-                  np.array([value for tree in trees for value in tree.value], np.float32),
-                  np.array([left for tree in trees for left in tree.left], np.uint16))
+    value = np.array([value for tree in trees for value in tree.value], np.float32)
+    left = np.array([left for tree in trees for left in tree.left], np.uint16)
+    value[left == 0] = (value[left == 0] * options.part).astype(np.float16)  # as files hold it
+    return Forest(1, np.cumsum([0, *(len(tree.value) for tree in trees)])[:-1].astype(np.int32),
+                  np.array([feature for tree in trees for feature in tree.feature], np.uint8), value, left)
 
 
 def _binned(rows: NDArray[np.float32]) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
@@ -96,7 +97,7 @@ class _Tree:
         leaves = self.options.rate * sums / (np.bincount(node, weights, len(self.value)) + SHRINK)
         for number, left in enumerate(self.left):
             if not left:
-                self.value[number] = float(np.float16(leaves[number]))  # as files hold it
+                self.value[number] = float(leaves[number])
         return np.asarray(self.value)[node]
 
     def _splits(self, flat: NDArray[np.int64], node: NDArray[np.int64], nodes: int, sums: Floats,

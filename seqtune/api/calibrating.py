@@ -87,10 +87,14 @@ class Calibrated:
             return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of one problem now "
                     f"correct its predictions; to reach others and see the gain, run the same command again or give "
                     f"more (--seconds; {CALIBRATION:g} by default)\njournal: {self.journal}")
-        return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "
-                f"problems now correct its predictions\nfirst proposals reach {self.before:.3f} of the best measured "
-                f"speed without them and {self.after:.3f} with them (each problem corrected by the others)\n"
-                f"journal: {self.journal}")
+        rests = (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "
+                 "problems now correct")
+        reach = f"first proposals reach {self.before:.3f} of the best measured speed"
+        if self.after == self.before:
+            return (f"{rests} the predictions for these; what they say about others is not sure enough\n"
+                    f"{reach}\njournal: {self.journal}")
+        return (f"{rests} its predictions\n{reach} without them and {self.after:.3f} with them (each problem corrected "
+                f"by the others)\njournal: {self.journal}")
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""

@@ -131,7 +131,10 @@ def test_a_calibration_that_reached_one_problem_claims_no_gain_and_says_how_to_r
     assert "15 measurements of one problem" in result.conclusion()
     assert "give more (--seconds; 180 by default)" in result.conclusion()
     assert "first proposals reach" not in result.conclusion()
-    assert "first proposals reach" in Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.8, 0.9).conclusion()
+    assert "0.900 with them" in Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.8, 0.9).conclusion()
+    unsure = Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.8, 0.8).conclusion()
+    assert "what they say about others is not sure enough" in unsure
+    assert "without them" not in unsure
 
 
 def test_default_probes_are_of_every_kind_and_not_of_the_locked_test_set() -> None:

@@ -8,7 +8,7 @@ import pytest
 from seqtune.predictor.correction.residual_trees import BINS, ResidualOptions, grow
 from seqtune.predictor.trees.forest import Forest
 
-OPTIONS = ResidualOptions(rounds=60, subsample=1.0, columns=1.0, least_weight=1.0)
+OPTIONS = ResidualOptions(rounds=60, subsample=1.0, columns=1.0, least_weight=1.0, part=1.0)
 
 
 def rows_of(count: int = 400, features: int = 6) -> np.ndarray:
