@@ -110,8 +110,8 @@ class About(BaseModel):
     retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
         default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
     choices: LabelsAbout | None = None  # of a translator that has learned MIOpen's labels; files name them so
-    confidence: JsonValue = None  # earlier versions: of the answers of a mixture
-    mixture: JsonValue = None  # earlier versions
+    confidence: JsonValue = Field(default=None, exclude=True)  # earlier versions: of the answers of a mixture
+    mixture: JsonValue = Field(default=None, exclude=True)  # earlier versions
 
 
 @dataclass(frozen=True)

@@ -291,13 +291,19 @@ class Vocabulary:
     def check(self, kernels: Iterable[Kernel]) -> None:
         """Raise CheckpointError with the first difference between installed kernels and those of the training."""
         wanted = tuple(kernels)
-        texts = self.differences(wanted)
+        texts = self.differences(kernel for kernel in wanted if kernel not in self._agreeing)
         if texts:
             if not {kernel.name.partition(".")[0] for kernel in wanted} & set(self.libraries):
                 texts[0] += f" (it knows kernels of {', '.join(self.libraries)})"
             more = f" (and {len(texts) - 1} more differences)" if len(texts) > 1 else ""
             raise CheckpointError(f"the checkpoint has another vocabulary: {texts[0]}{more}; "
                                   "retrain it, or choose another checkpoint")
+        self._agreeing.update(wanted)
+
+    @cached_property
+    def _agreeing(self) -> set[Kernel]:
+        """The installed kernels that were compared and do not differ: every prediction asks."""
+        return set()
 
 
 def kernel_word(name: str) -> str:
