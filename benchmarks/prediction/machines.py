@@ -109,17 +109,19 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     from seqtune.predictor.learning.recipe import Recipe
     from seqtune.predictor.learning.tasks.examples import held_out_problems
     from seqtune.predictor.learning.tasks.training import train_model
+    from seqtune.predictor.training.state import describe
 
     if given.checkpoint is not None:
         return Checkpoint.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
-    depends_on = checksum({"seed": given.seed, "epochs": given.epochs, "extra": given.extra, "data": split.digest()})
+    options = replace(Recipe.read("default").options, epochs=given.epochs, extra=given.extra, seed=given.seed,
+                      threads=given.threads)
+    depends_on = checksum({"options": describe(options), "data": split.digest()})
     folder = given.work / f"without {split.name} {depends_on}".replace(":", "-").replace(" ", "-")
     if folder.exists():
         return Checkpoint.load(folder), {"checkpoint": folder.name}
-    options = replace(Recipe.read("default").options, epochs=given.epochs, extra=given.extra, seed=given.seed,
-                      threads=given.threads, state=given.work / f"{folder.name}-training")
     training = measured_tasks(split.without, held_out=False)
-    checkpoint, report = train_model(training, held_out_problems(split.without), options, say)
+    checkpoint, report = train_model(training, held_out_problems(split.without),
+                                     replace(options, state=given.work / f"{folder.name}-training"), say)
     if report["interrupted"]:
         raise SeqtuneError("the training was interrupted; run the command again to resume")
     checkpoint.save(folder)
