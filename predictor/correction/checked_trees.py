@@ -25,21 +25,35 @@ OPTIONS = ResidualOptions()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedTrees:
-    """The trees that count, and their effect in the cross-validation."""
+    """The trees that count, and the errors in the cross-validation.
+
+    An error is the root mean square of log(measured time / expected time), up to a constant of each problem.
+    """
 
     forests: Mapping[str, Forest]  # by kernel; none where they do not help
-    before: float  # share of the best measured speed that the first choices reach (geometric mean)
-    after: float  # the same, each problem corrected by other ones only
+    error_before: float
+    error_after: float  # each problem corrected by trees that were fitted to other ones, if the trees count
 
     @classmethod
     def fit(cls, observations: Observations) -> CheckedTrees:
         """Fit trees to at least one observation."""
-        others = _left_out(observations)
-        before = _share(observations, observations.expected)
-        if not _help(observations, others):
-            return cls({}, before, before)
-        return cls(_fitted(observations, np.unique(observations.problem)), before,
-                   _share(observations, observations.expected + others))
+        before, after = (_squares(observations, own)
+                         for own in (np.zeros(len(observations)), _left_out(observations)))
+        error = float(np.sqrt(before.mean()))
+        if not _is_surely_positive(before - after):
+            return cls({}, error, error)
+        return cls(_fitted(observations, np.unique(observations.problem)), error, float(np.sqrt(after.mean())))
+
+
+def _squares(observations: Observations, changes: Floats) -> Floats:
+    """The weighted mean squared error of each problem whose expected log times are changed: (problem,)."""
+    errors = observations.errors - observations.centred(changes)
+    return observations.means(errors**2)[np.unique(observations.problem)]
+
+
+def _is_surely_positive(gains: Floats) -> bool:
+    """Whether the mean gain of enough problems is larger than its standard error."""
+    return len(gains) >= LEAST_PROBLEMS and bool(gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)))
 
 
 def _left_out(observations: Observations) -> Floats:
@@ -54,13 +68,6 @@ def _left_out(observations: Observations) -> Floats:
     return changes
 
 
-def _help(observations: Observations, others: Floats) -> bool:
-    """Whether corrections by other problems surely reduce the squared errors."""
-    errors, changes = observations.errors, observations.centred(others)
-    gains = observations.means(errors**2 - (errors - changes)**2)[np.unique(observations.problem)]
-    return len(gains) >= LEAST_PROBLEMS and bool(gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)))
-
-
 def _fitted(observations: Observations, problems: Collection[int]) -> dict[str, Forest]:
     """The trees of each kernel, fitted to the rows of some problems."""
     forests: dict[str, Forest] = {}
@@ -71,9 +78,3 @@ def _fitted(observations: Observations, problems: Collection[int]) -> dict[str, 
             chosen = rows[fitting]
             forests[name] = grow(observations.tables[name][fitting], errors[chosen], weights[chosen], OPTIONS, 0)
     return forests
-
-
-def _share(observations: Observations, predicted: Floats) -> float:
-    """The share of the best measured speed that the first choices by the predicted slowness reach."""
-    return float(np.exp(-np.mean([observations.observed[rows][np.argmin(predicted[rows])]
-                                  for rows in observations.problems()])))

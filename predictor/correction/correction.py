@@ -43,8 +43,8 @@ class CorrectionFit:
 
     problems: int
     measurements: int  # that were fitted
-    before: float | None  # share of the best measured speed that the first candidates reach uncorrected; None: no data
-    after: float | None  # and corrected, each problem corrected by the measurements of the other ones only
+    error_before: float | None  # of expected times, as in CheckedTrees; None: no data
+    error_after: float | None  # the same where each problem is corrected by the measurements of the other ones only
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Correction:
             return cls(ranker, {}, own_times, expected), CorrectionFit(0, 0, None, None)
         trees = CheckedTrees.fit(observations)
         return cls(ranker, trees.forests, own_times, expected), CorrectionFit(
-            len(observations.problems()), len(observations), trees.before, trees.after)
+            len(observations.problems()), len(observations), trees.error_before, trees.error_after)
 
     def correct(self, candidates: Candidates) -> Candidates:
         """Add the corrections to the slownesses; measured configurations of the problem itself join the candidates."""

@@ -62,9 +62,10 @@ OnTurn = Callable[[CalibrationProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """The result of a calibration: the shares of the best measured speed before and after are those of first proposals.
+    """The result of a calibration, with the error of expected times: 0.1 is a tenth of the time.
 
-    Each problem is corrected by the measurements of the other ones only.
+    After the calibration, each problem is corrected by the measurements of the other ones only. The errors are equal
+    where the measurements say nothing sure about other problems.
     """
 
     device: Device
@@ -72,15 +73,15 @@ class Calibrated:
     probes: int  # measured by this run
     measurements: int  # measurements of the device that the correction rests on
     problems: int
-    before: float | None  # a share; None if no probe ran
-    after: float | None
+    error_before: float | None  # None if no probe ran
+    error_after: float | None
 
     def conclusion(self) -> str:
         """Some lines about the gain."""
-        if not self.probes and self.before is None:
+        if not self.probes and self.error_before is None:
             return (f"no probe could be measured on {self.device.name}: the time ended while measuring was prepared; "
                     f"give more (--seconds; {CALIBRATION:g} by default)")
-        if self.before is None or self.after is None:
+        if self.error_before is None or self.error_after is None:
             return (f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions "
                     f"(`seqtune report {shlex.quote(str(self.journal))} --out report.html` lists the failures)")
         if self.problems == 1:
@@ -89,18 +90,18 @@ class Calibrated:
                     f"more (--seconds; {CALIBRATION:g} by default)\njournal: {self.journal}")
         rests = (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "
                  "problems now correct")
-        reach = f"first proposals reach {self.before:.3f} of the best measured speed"
-        if self.after == self.before:
+        error = f"expected times are off by {100 * self.error_before:.1f} %"
+        if self.error_after == self.error_before:
             return (f"{rests} the predictions for these; what they say about others is not sure enough\n"
-                    f"{reach}\njournal: {self.journal}")
-        return (f"{rests} its predictions\n{reach} without them and {self.after:.3f} with them (each problem corrected "
-                f"by the others)\njournal: {self.journal}")
+                    f"{error}\njournal: {self.journal}")
+        return (f"{rests} its predictions\n{error} without them and by {100 * self.error_after:.1f} % with them (each "
+                f"problem corrected by the others)\njournal: {self.journal}")
 
     def to_json(self) -> dict[str, object]:
         """A JSON object."""
         return {"device": self.device.name, "journal": str(self.journal), "probes": self.probes,
-                "measurements": self.measurements, "problems": self.problems, "before": self.before,
-                "after": self.after}
+                "measurements": self.measurements, "problems": self.problems,
+                "error_before": self.error_before, "error_after": self.error_after}
 
 
 def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, problems: object = None,
@@ -134,7 +135,8 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
         runner.start()
         count, fit = measure_probes(wanted, target, predictor.ranker, records, runner, deadline, seed,
                                     progress or (lambda turn: None), predictor.expected)
-        return Calibrated(target, records.path, count, fit.measurements, fit.problems, fit.before, fit.after)
+        return Calibrated(target, records.path, count, fit.measurements, fit.problems,
+                          fit.error_before, fit.error_after)
 
 
 def measure_probes(problems: Sequence[Problem], device: Device, ranker: Ranker, journal: Journal, measurer: Measurer,

@@ -54,7 +54,7 @@ class Synthetic:
 
 def run(journal: Journal, measurer: Synthetic, deadline: Deadline = ENDLESS,
         turns: int = 8) -> tuple[int, float | None, float | None]:
-    """Calibrate for some turns; the number of probes and the shares before and after."""
+    """Calibrate for some turns; the number of probes and the errors before and after."""
     seen: list[CalibrationProgress] = []
 
     def on_turn(turn: CalibrationProgress) -> None:
@@ -67,7 +67,7 @@ def run(journal: Journal, measurer: Synthetic, deadline: Deadline = ENDLESS,
             measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, deadline, 0, on_turn)
         return seen[-1].probes, math.nan, math.nan
     count, fit = measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, measurer, deadline, 0, on_turn)
-    return count, fit.before, fit.after
+    return count, fit.error_before, fit.error_after
 
 
 def test_every_problem_has_a_turn_before_any_has_a_second_one(journal: Journal) -> None:
@@ -97,19 +97,19 @@ def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal) 
     assert 100 < count < 200, "the clock is read once for each probe, and some times for each turn"
     assert before is not None
     assert after is not None
-    assert 0 < before <= 1
-    assert 0 < after <= 1
+    assert 0 < after <= before
 
 
-def test_a_calibration_in_which_nothing_ran_claims_no_shares(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_calibration_in_which_nothing_ran_claims_no_errors(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "time_of", lambda *given: math.inf)
     count, fit = measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, Synthetic(), counting(40.0), 0,
                                 lambda turn: None)
     assert count > 0
-    assert (fit.measurements, fit.before, fit.after) == (0, None, None)
-    result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems, fit.before, fit.after)
+    assert (fit.measurements, fit.error_before, fit.error_after) == (0, None, None)
+    result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems,
+                        fit.error_before, fit.error_after)
     assert f"{count} probes on {MIDDLE.name}, of which none ran" in result.conclusion()
-    assert result.to_json()["after"] is None
+    assert result.to_json()["error_after"] is None
 
 
 def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) -> None:
@@ -120,19 +120,21 @@ def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) ->
             yield from ()
 
     count, fit = measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, Late(), counting(40.0), 0, lambda turn: None)
-    result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems, fit.before, fit.after)
+    result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems,
+                        fit.error_before, fit.error_after)
     assert count == 0
     assert "no probe could be measured" in result.conclusion()
     assert "give more (--seconds; 180 by default)" in result.conclusion()
 
 
 def test_a_calibration_that_reached_one_problem_claims_no_gain_and_says_how_to_reach_others(journal: Journal) -> None:
-    result = Calibrated(MIDDLE, journal.path, 15, 15, 1, 0.8, 0.8)
+    result = Calibrated(MIDDLE, journal.path, 15, 15, 1, 0.2, 0.2)
     assert "15 measurements of one problem" in result.conclusion()
     assert "give more (--seconds; 180 by default)" in result.conclusion()
-    assert "first proposals reach" not in result.conclusion()
-    assert "0.900 with them" in Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.8, 0.9).conclusion()
-    unsure = Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.8, 0.8).conclusion()
+    assert "expected times" not in result.conclusion()
+    sure = Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.2, 0.15).conclusion()
+    assert "off by 20.0 % without them and by 15.0 % with them" in sure
+    unsure = Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.2, 0.2).conclusion()
     assert "what they say about others is not sure enough" in unsure
     assert "without them" not in unsure
 

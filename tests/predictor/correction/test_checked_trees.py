@@ -24,7 +24,7 @@ def observations(seed: int, error: float, problems: int = 12) -> Observations:
 def test_an_error_that_problems_share_is_halved_for_problems_that_are_new() -> None:
     for seed in range(5):
         fit = CheckedTrees.fit(observations(seed, 0.15))
-        assert fit.after > fit.before
+        assert fit.error_after < fit.error_before
         changes = fit.forests["k"].margins(np.array([[0, 1, 1], [3, 1, 1]], np.float32))[:, 0]
         assert 0.1 < changes[0] - changes[1] < 0.3  # the whole error is 0.45
 
@@ -32,7 +32,7 @@ def test_an_error_that_problems_share_is_halved_for_problems_that_are_new() -> N
 def test_errors_that_problems_do_not_share_change_nothing() -> None:
     fits = [CheckedTrees.fit(observations(seed, 0.0)) for seed in range(30)]
     assert sum(not fit.forests for fit in fits) >= 24  # one standard error is exceeded by chance in a sixth
-    assert all(fit.after == fit.before for fit in fits if not fit.forests)
+    assert all(fit.error_after == fit.error_before for fit in fits if not fit.forests)
 
 
 def test_few_problems_do_not_correct_others() -> None:

@@ -85,7 +85,7 @@ def test_without_measurements_nothing_changes() -> None:
 
 def test_one_problem_does_not_correct_others() -> None:
     correction, report = Correction.fit(ranker(), [measured(PROBLEMS[20], ODD)])
-    assert report.after == report.before
+    assert report.error_after == report.error_before
     assert not correction.changes(measured(PROBLEMS[21], ODD).task, np.arange(5)).any()
 
 
