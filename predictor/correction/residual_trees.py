@@ -30,7 +30,7 @@ class ResidualOptions:
     least_weight: float = 5.0  # minimum weight of a leaf
     subsample: float = 0.8  # share of the rows that a tree is fitted to
     columns: float = 0.6  # share of the features with several values that a tree may use
-    part: float = 0.5  # of what the trees learned counts: few errors hold much noise
+    part: float = 0.5  # share of what the trees learned that counts: a few hundred errors hold much noise
 
 
 def grow(rows: NDArray[np.float32], target: Floats, weights: Floats, options: ResidualOptions, seed: int) -> Forest:

@@ -86,8 +86,9 @@ class Calibrated:
                     f"(`seqtune report {shlex.quote(str(self.journal))} --out report.html` lists the failures)")
         if self.problems == 1:
             return (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of one problem now "
-                    f"correct its predictions; to reach others and see the gain, run the same command again or give "
-                    f"more (--seconds; {CALIBRATION:g} by default)\njournal: {self.journal}")
+                    f"correct its predictions; to reach others and see the gain, probe more problems: give more "
+                    f"(--seconds; {CALIBRATION:g} by default), run the same command again, or name "
+                    f"more problems (--problems)\njournal: {self.journal}")
         rests = (f"{self.probes} probes on {self.device.name}; {self.measurements} measurements of {self.problems} "
                  "problems now correct")
         error = f"expected times are off by {100 * self.error_before:.1f} %"

@@ -130,6 +130,7 @@ def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) ->
 def test_a_calibration_that_reached_one_problem_claims_no_gain_and_says_how_to_reach_others(journal: Journal) -> None:
     result = Calibrated(MIDDLE, journal.path, 15, 15, 1, 0.2, 0.2)
     assert "15 measurements of one problem" in result.conclusion()
+    assert "or name more problems (--problems)" in result.conclusion()
     assert "give more (--seconds; 180 by default)" in result.conclusion()
     assert "expected times" not in result.conclusion()
     sure = Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.2, 0.15).conclusion()
