@@ -66,7 +66,7 @@ def test_a_planted_kernel_is_recorded_with_its_status_and_the_run_goes_on(
 
 @pytest.fixture(scope="module")
 def llvm_runner() -> Iterator[Runner]:
-    llvm = pytest.importorskip("seqtune.tuner.backends.llvm.backend")
+    llvm = pytest.importorskip("seqtune.tuner.backends.llvm.discovery")
     if llvm.unavailable():
         pytest.skip(llvm.unavailable())
     with Runner(llvm.devices()[-1], kernels=planted.KERNELS, path=planted.PATH) as opened:
