@@ -92,10 +92,10 @@ def explanation(answer: Explanation) -> None:
                "lead": f"{fact.lead:.3f}", "without": f"{fact.lead_without:.3f}"} for fact in answer.facts])
     if answer.experts:
         out.print("share of the best speed that each expert expects of each proposal", markup=False)
-        shares = {**{expert.expert: expert.shares for expert in answer.experts}, "mean": answer.mean_shares}
+        shares = [*((expert.expert, expert.shares) for expert in answer.experts), ("mean", answer.mean_shares)]
         rows([{"expert": name.replace("_", " "),
                **{str(number): f"{share:.3f}" for number, share in enumerate(own, start=1)}}
-              for name, own in shares.items()])
+              for name, own in shares])
 
 
 def onnx_model(model: OnnxPrediction) -> None:
