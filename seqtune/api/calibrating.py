@@ -34,7 +34,7 @@ from seqtune.tuner.measuring.tensor_limit import check_measurable
 from seqtune.tuner.measuring.timing import DEFAULTS, Options
 from seqtune.tuner.run.plan import Plan
 
-from ..errors import InterruptedTuning, MisuseError, shown
+from ..errors import InterruptedTuning, MisuseError, SeqtuneError, shown
 from .inputs import as_device, as_problems, check_positive
 
 RUN = "calibrate"  # Record.run
@@ -78,9 +78,6 @@ class Calibrated:
 
     def conclusion(self) -> str:
         """Some lines about the gain."""
-        if not self.probes and self.error_before is None:
-            return (f"no probe could be measured on {self.device.name}: the time ended while measuring was prepared; "
-                    f"give more (--seconds; {CALIBRATION:g} by default)")
         if self.error_before is None or self.error_after is None:
             return (f"{self.probes} probes on {self.device.name}, of which none ran; nothing corrects its predictions "
                     f"(`seqtune report {shlex.quote(str(self.journal))} --out report.html` lists the failures)")
@@ -113,7 +110,7 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     `seconds` limits the whole call. `problems` are several problems or the name of a set (None: some of every kind).
     `checkpoint` is the model whose uncertainty chooses the probes (None: the shipped one for the device). Every probe
     is in the journal as soon as it is measured; the same call again continues. Raises MisuseError for wrong arguments,
-    InterruptedTuning on Ctrl-C.
+    InterruptedTuning on Ctrl-C, SeqtuneError if the time ends before a probe is measured.
     """
     check_positive("seconds", seconds)
     deadline = Deadline(seconds)
@@ -146,7 +143,8 @@ def measure_probes(problems: Sequence[Problem], device: Device, ranker: Ranker, 
     """Measure probes until the deadline; return their number and the fit to all measurements of these problems.
 
     The time that the last fit will take is kept free. `ranker` holds the model's trees; `expected` says what the whole
-    model expects (None: what its trees expect). Raises InterruptedTuning on Ctrl-C.
+    model expects (None: what its trees expect). Raises InterruptedTuning on Ctrl-C, SeqtuneError if the time ends
+    before anything is measured.
     """
     tasks = list(Plan(problems).tasks(device))
     probing = Probing(tasks, ranker, [own_times(journal, task) for task in tasks], seed)
@@ -172,7 +170,11 @@ def measure_probes(problems: Sequence[Problem], device: Device, ranker: Ranker, 
     except KeyboardInterrupt:
         raise InterruptedTuning(f"stopped after {probes} probes; all are in {journal.path} and correct "
                                 "predictions from now on; run again to go on") from None
-    return probes, Correction.fit(ranker, probing.measured(), expected=expected)[1]
+    measured = probing.measured()
+    if not probes and not measured and deadline.left <= FITS * fitting:
+        raise SeqtuneError(f"no probe could be measured on {device.name}: the time ended while measuring was prepared; "
+                           f"give more (--seconds; {CALIBRATION:g} by default)")
+    return probes, Correction.fit(ranker, measured, expected=expected)[1]
 
 
 def _turn(probing: Probing, index: int, measurer: Measurer, options: Options) -> Generator[Record, None, None]:

@@ -12,7 +12,7 @@ from benchmarks.data.locked_problems import locked_problems
 from seqtune.api.calibrating import Calibrated, CalibrationProgress, measure_probes
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import InterruptedTuning
+from seqtune.errors import InterruptedTuning, SeqtuneError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
@@ -119,12 +119,10 @@ def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) ->
             assert options.budget < 1.2 * 40.0
             yield from ()
 
-    count, fit = measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, Late(), counting(40.0), 0, lambda turn: None)
-    result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems,
-                        fit.error_before, fit.error_after)
-    assert count == 0
-    assert "no probe could be measured" in result.conclusion()
-    assert "give more (--seconds; 180 by default)" in result.conclusion()
+    with pytest.raises(SeqtuneError) as caught:
+        measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, Late(), counting(40.0), 0, lambda turn: None)
+    assert "no probe could be measured" in str(caught.value)
+    assert "give more (--seconds; 180 by default)" in str(caught.value)
 
 
 def test_a_calibration_that_reached_one_problem_claims_no_gain_and_says_how_to_reach_others(journal: Journal) -> None:

@@ -131,6 +131,15 @@ def test_a_kernel_that_differs_is_named_with_what_differs(change: dict[str, obje
     assert said in str(caught.value)
 
 
+def test_a_kernel_that_changed_after_its_check_is_compared_again() -> None:
+    vocabulary = Vocabulary.build([FIRST, SECOND], [DEVICE])
+    vocabulary.check([FIRST, SECOND])
+    vocabulary.check([SECOND])
+    with pytest.raises(CheckpointError):
+        vocabulary.check([FIRST, dataclasses.replace(SECOND, version=7)])
+    vocabulary.check([FIRST])
+
+
 def of_values(*values: Setting) -> Kernel:
     return Kernel("toy.mixed", "conv2d", ("toy",), (Parameter("x", values),), (), (("x", values[0]),))
 
