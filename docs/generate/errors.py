@@ -48,7 +48,7 @@ CURES: dict[type[SeqtuneError], tuple[tuple[str, str], ...]] = {
     ),
     errors.UnavailableError: (
         ("no driver or device of this backend", "`seqtune devices` says for each backend what is missing; see "
-         "[GPUs](../guides/gpus.md) and [OpenCL runtimes](../guides/opencl-runtimes.md)"),
+         "[GPUs](../guides/gpus.md) and [ARM and OpenCL](../guides/other-processors.md)"),
         ("a tool of another version than the one that is known here, such as Inductor's or Helion's",
          "install the version that the message names"),
         ("PoCL finds no linker, or the linker finds no libraries", "install a C compiler, which brings both"),
