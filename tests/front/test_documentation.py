@@ -47,21 +47,21 @@ GUIDES = [page for page in pages() if page.startswith("docs/guides/")]
 WITHOUT_OUTPUT = {
     ("other-processors", "seqtune predict conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1 --top 20 --verify"):
         "it needs an ARM machine",
-    ("collect", "seqtune retrain default collected/measured.parquet --out adapted"): "the guides of both show it",
-    ("fleet-clusters", "kubectl exec -it svc/seqtune-head-svc -- seqtune tune --problems resnet18 --device cuda:0 "
+    ("new-hardware", "seqtune retrain default collected/measured.parquet --out adapted"): "the guide of both shows it",
+    ("fleet", "kubectl exec -it svc/seqtune-head-svc -- seqtune tune --problems resnet18 --device cuda:0 "
      "--trials 300 --fleet auto"): "it needs a cluster of GPUs",
-    ("gpu-offline", 'sh benchmarks/gpu/install_packages.sh gpu-wheels "$HOME/site"   # half a minute on 16 cores'):
+    ("gpus", 'sh benchmarks/gpu/install_packages.sh gpu-wheels "$HOME/site"   # half a minute on 16 cores'):
         "it needs a GPU",
-    ("measure-on-a-gpu", "seqtune train gpu/measured.parquet --out h200"): "it needs a GPU's measurements",
+    ("gpus", "seqtune train gpu/measured.parquet --out h200"): "it needs a GPU's measurements",
     ("miopen", "python -m benchmarks miopen_paper FOLDER_OF_DBS --work unfinished --train-only    "
      "# unfinished/checkpoint"): "it trains for 80 minutes, and prints what `train` prints",
-    ("retrain", "seqtune tune --problems problems.csv --library library.toml --device opencl:1 --trials 40 "
+    ("train-and-retrain", "seqtune tune --problems problems.csv --library library.toml --device opencl:1 --trials 40 "
      "--journal second.sqlite"): "it needs a second OpenCL device",
     ("train-and-retrain", "seqtune train --recipe default --out rebuilt"): "it trains for hours",
     ("train-and-retrain", "mkdir gpu-data && cp data/shipped/gpus/nvidia_h100.parquet gpu-data"):
         "it trains for an hour",
     ("triton", "pip install seqtune"): "it needs an AMD GPU",
-    ("triton-records", "seqtune import triton ~/.triton/cache --device triton:h200 --keys M,N,K --out caches.parquet"):
+    ("triton", "seqtune import triton ~/.triton/cache --device triton:h200 --keys M,N,K --out caches.parquet"):
         "it needs a cache that a GPU filled",
 }
 _FOLDERS = "kernels|data|tuner|predictor|networks|seqtune|benchmarks|tests|docs"

@@ -190,7 +190,7 @@ def test_a_file_declares_the_users_kernel(tmp_path: Path) -> None:
 
 
 def test_the_declaration_in_the_guide_is_complete(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "guides" / "triton-own-kernel.md").read_text()
+    page = (ROOT / "docs" / "guides" / "triton.md").read_text()
     text, = re.findall(r"^```json\n(.*?)^```$", page, re.M | re.S)
     (tmp_path / "mine.json").write_text(text)
     hook = st.prune(kernel=tmp_path / "mine.json", device="triton:h200", M="M", N="N")["early_config_prune"]
