@@ -109,7 +109,8 @@ CURES: dict[type[SeqtuneError], tuple[tuple[str, str], ...]] = {
     ),
     errors.CheckpointError: (
         ("the checkpoint was not trained for this operation or backend",
-         "name another with `--checkpoint`, or [retrain](../guides/train-and-retrain.md#retrain) it with records of them"),
+         "name another with `--checkpoint`, or [retrain](../guides/train-and-retrain.md#retrain) it with records of "
+         "them"),
         ("kernels have changed since it was trained", "train it again: journals and data sets outlive checkpoints"),
         ("a file of the folder was changed or cut off", "copy or write the folder again"),
     ),
