@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.miopen.solver import BACKEND
 from seqtune.kernels.say import silent
+from seqtune.tuner.backends.llvm.compiler import host_features
 
 from ...checkpoint import Checkpoint
 from ...labels.chains import grow
@@ -86,7 +87,7 @@ class Examples:
         position, inputs = (np.arange(len(rows))[:, None] * ends + after).ravel(), torch.from_numpy(self.inputs[rows])
         choices = Choices(torch.from_numpy(position), torch.from_numpy(np.tile(self.words, len(rows))),
                           torch.full((len(position), derived), torch.nan))
-        with torch.autocast("cpu", torch.bfloat16):  # faster on processors with bfloat16 instructions
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
             scores: Tensor = model(Source.of(self.sources.batch(rows)), inputs,
                                    torch.full((*inputs.shape, derived), torch.nan), choices)
         wanted, nats = torch.from_numpy(self.wanted[rows]), []
@@ -149,8 +150,10 @@ def train_network(labels: Named, timings: SolverTimings, options: TrainingOption
     examples = [Examples.of_labels(own, vocabulary) for own in labels.values()]
     timed = [Examples.of_timings(timings, vocabulary, options.tau)] if len(timings) else []
     batches = partial(batches_of, examples, timed, options.batch)
-    course: Course[Translator, Batch] = Course(lambda model, batch: batch[0].loss(model, batch[1]), batches, len(
-        batches(np.random.default_rng())), second_decay=0.99, fused=True)  # an epoch has as many steps as another
+    steps = len(batches(np.random.default_rng()))  # an epoch has as many as another
+    course: Course[Translator, Batch] = Course(lambda model, batch: batch[0].loss(model, batch[1]), batches, steps,
+                                               second_decay=0.99, fused=True)
+    progress(f"training: {options.epochs} epochs of {steps:,} steps")
     digest = hashlib.sha256(repr((vocabulary, {name: value for name, value in describe(options).items()
                                                if name not in OUTSIDE})).encode())
     for own in (*examples, *timed):
@@ -162,6 +165,13 @@ def train_network(labels: Named, timings: SolverTimings, options: TrainingOption
     return state.kept.eval(), vocabulary, {
         "labels": sum(map(len, labels.values())), "timings": len(timings), "kernels": len(labels),
         "epochs": state.epoch, "history": state.history}
+
+
+@cache
+def has_bf16() -> bool:
+    """Whether this CPU has products of bfloat16 numbers; without, such a step takes ten times as long as in float32."""
+    features = host_features()
+    return features.get("avx512bf16", False) or features.get("bf16", False)  # of x86-64, and of ARM
 
 
 def vocabulary_of(labels: Named, timings: SolverTimings) -> Vocabulary:
