@@ -81,10 +81,8 @@ PROGRAMS: Mapping[str, Program] = {
         "gpu": "benchmarks.gpu.page:page"}),
 
     "answers": Program("benchmarks.robustness.answers:main", "compare the answers of two versions of the sources"),
-    "house_counts": Program("benchmarks.robustness.house_counts:main", "count what exists several times"),
     "planted_errors": Program("benchmarks.robustness.planted_errors:main",
                               "planted errors that the check finds, and right results that it refuses"),
-    "measuring": Program("benchmarks.robustness.measuring:main", "false wins and kept budgets beside other work"),
 }
 PAGES: Mapping[str, str] = {  # name of a page -> the function that makes it from its JSON file
     name: entry for program in PROGRAMS.values() for name, entry in program.pages.items()}

@@ -22,9 +22,8 @@ fast as the reference. A miss is no claim about a candidate that is 5 % faster:
     a shared host, launches of 20 ms                1.0 %   89 %    2.2 %
 
 The least time as the only rule has 50 to 80 % false wins there, means with Welch's test up to 3.6 % and 45 to 99 %
-misses. Real configurations that were compared with themselves on two busy cores (`python -m benchmarks measuring`; 178
-of 180 measurements, which make 1,080 comparisons, under heavy load) won in 0.5 %, and 29 % of planted leads of 5 % were
-missed.
+misses. Real configurations that were compared with themselves on two busy cores (1,080 comparisons, from 180
+measurements of which 178 were under heavy load) won in 0.5 %, and 29 % of planted leads of 5 % were missed.
 
 A disturbance that meets one kernel more often than the others in all batches defeats the rule: of 200 such simulations,
 5.5 % had a false win for launches that vary by 20 %, and 7.0 % for launches of 20 ms on a shared host.
