@@ -55,9 +55,6 @@ PROGRAMS: Mapping[str, Program] = {
     "parts": _one_page("benchmarks.prediction.parts", "compare the predictor with each of its parts alone", "parts"),
     "confidence": Program("benchmarks.prediction.confidence:main",
                           "compare expected shares with measured ones, on held-out problems"),
-    "learning_curve": _one_page("benchmarks.prediction.learning_curve",
-                                "train with more labelled problems and wider networks", "learning_curve",
-                                figure=True),
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
                               "miopen_paper", figure=True),
 

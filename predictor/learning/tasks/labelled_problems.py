@@ -90,10 +90,6 @@ class LabelledProblems:
             log_ratios[near] = np.nanmean(members, axis=1)  # NaN: a kernel that has a single forest
         return log_ratios
 
-    def limited(self, count: int) -> LabelledProblems:
-        """The first `count` of all problems."""
-        return LabelledProblems(self._problems, self._teacher, self.vocabulary, self._tau, count, self._chosen)
-
     def label(self, deadline: Deadline) -> None:
         """Label the problems that are kept now. Those that the deadline leaves unlabelled are dropped."""
         for number in range(min(self._count, KEPT)):
