@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.common.page import FOLDERS, Page, add_out, page_from
+from benchmarks.common.page import RESULTS, Page, add_out, page_from
 from benchmarks.common.program import OneLineParser
 from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import read_json
@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = OneLineParser(__doc__)
     add_out(parser, required=True)
     out = parser.parse_args(arguments).out
-    for folder, name in ((out / folder, name) for folder in FOLDERS for name in PAGES):
+    folder = out / RESULTS
+    for name in PAGES:
         if (folder / f"{name}.json").exists():
             write_whole(folder / f"{name}.md", page_of(name, folder).markdown())
             print(folder / f"{name}.md")

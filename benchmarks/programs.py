@@ -58,9 +58,6 @@ PROGRAMS: Mapping[str, Program] = {
     "layers": Program("benchmarks.kernels.layers:main", "compare our kernels with others', layer by layer", {
         "layers": "benchmarks.kernels.layers_page:page"}, {"layers": "benchmarks.kernels.layers_page:draw"}),
 
-    "static_quality": _one_page("benchmarks.kernels.static_quality",
-                                "count the instructions of the inner loops of proposed kernels", "static_quality"),
-
     "networks": Program("benchmarks.networks.program:main", "compare whole networks with their peers", {
         "networks": "benchmarks.networks.page:page"}, quote="benchmarks.networks.page:quote"),
     "predicted_layers": Program("benchmarks.networks.predicted_layers:main",

@@ -1,8 +1,7 @@
 """Page: the claim of a benchmark, the command that shows it, the tables, the figure and the caveats.
 
-`--out docs` writes docs/results/NAME.json, NAME.md and, if the program draws a figure, NAME.svg; a page about how the
-kernels are made belongs to docs/internals. A page is computed from its JSON file alone, so `python -m benchmarks pages
---out docs` writes all pages again without measuring.
+`--out docs` writes docs/results/NAME.json, NAME.md and, if the program draws a figure, NAME.svg. A page is computed from
+its JSON file alone, so `python -m benchmarks pages --out docs` writes all pages again without measuring.
 
 A JSON file may have `notes`, a list of sentences about that one run. No program writes them: they are added by hand,
 appear on the page as further caveats, and disappear when the program runs again.
@@ -22,7 +21,7 @@ from seqtune.errors import FormatError, MisuseError, check_installed
 from seqtune.kernels.files import write_whole
 
 Results = Mapping[str, Any]  # the content of a JSON file
-RESULTS, INTERNALS = FOLDERS = "results", "internals"  # the folders of pages inside the one given by --out
+RESULTS = "results"  # the folder of pages inside the one given by --out
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,6 @@ class Page:
     reading: str = ""  # how to read the tables
     caveats: tuple[str, ...] = ()
     figure: str = ""  # description of the figure; empty if there is none
-    folder: str = RESULTS  # one of FOLDERS
 
     def markdown(self) -> str:
         """The text of the page."""
@@ -79,7 +77,7 @@ def page_from(page: Callable[[Results], Page], results: Results) -> Page:
 def add_out(parser: argparse.ArgumentParser, required: bool = False) -> None:
     """Add the option --out, the folder of the results."""
     parser.add_argument("--out", type=Path, required=required, metavar="FOLDER",
-                        help=f"write the page, the JSON file and the figure into a folder of it, mostly {RESULTS}")
+                        help=f"write the page, the JSON file and the figure into the folder {RESULTS} of it")
 
 
 def check_ready(out: Path | None) -> None:
@@ -90,12 +88,12 @@ def check_ready(out: Path | None) -> None:
     if out is None:
         return
     check_installed("plot", "matplotlib")
-    for folder in (out / name for name in FOLDERS):
-        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        if not existing.is_dir():
-            raise MisuseError(f"{out} is no folder, and cannot be created: {existing} is a file")
-        if not os.access(existing, os.W_OK):
-            raise MisuseError(f"no permission to write in {existing}")
+    folder = out / RESULTS
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise MisuseError(f"{out} is no folder, and cannot be created: {existing} is a file")
+    if not os.access(existing, os.W_OK):
+        raise MisuseError(f"no permission to write in {existing}")
 
 
 def published(out: Path | None, name: str) -> dict[str, Any]:
@@ -121,7 +119,7 @@ def publish(out: Path | None, page: Callable[[Results], Page], results: Results,
     if out is None:
         return
     written = page_from(page, results)
-    folder = out / written.folder
+    folder = out / RESULTS
     write_json(folder / f"{written.name}.json", results)
     if draw is not None:
         draw(folder / f"{written.name}.svg")

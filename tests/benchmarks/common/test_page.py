@@ -7,28 +7,26 @@ from pathlib import Path
 import pytest
 
 from benchmarks import pages
-from benchmarks.common.page import FOLDERS, Page, measured_on, page_from, publish, published
+from benchmarks.common.page import Page, measured_on, page_from, publish, published
 from benchmarks.pages import page_of
 from benchmarks.programs import FIGURES, PAGES
 from seqtune.errors import FormatError
 from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 
-DOCS = ROOT / "docs"
-RESULTS = DOCS / "results"
+RESULTS = ROOT / "docs" / "results"
 
 
-@pytest.mark.parametrize(("folder", "name"), [(folder, name) for folder in FOLDERS for name in PAGES
-                                              if (DOCS / folder / f"{name}.json").exists()])
-def test_the_page_of_a_result_is_what_its_program_makes_of_its_figures(folder: str, name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in PAGES if (RESULTS / f"{name}.json").exists()])
+def test_the_page_of_a_result_is_what_its_program_makes_of_its_figures(name: str) -> None:
     if name == "networks":
         skip_without("torch")
-    page = page_of(name, DOCS / folder)
-    assert (DOCS / folder / f"{name}.md").read_text() == page.markdown()
-    assert (page.folder, page.name) == (folder, name)
+    page = page_of(name, RESULTS)
+    assert (RESULTS / f"{name}.md").read_text() == page.markdown()
+    assert page.name == name
     assert page.claim
     assert page.measured
-    assert bool(page.figure) == (DOCS / folder / f"{name}.svg").exists()
+    assert bool(page.figure) == (RESULTS / f"{name}.svg").exists()
     assert name not in FIGURES or page.figure
 
 

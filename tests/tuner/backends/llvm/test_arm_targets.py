@@ -8,7 +8,6 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from benchmarks.kernels.static_quality import BAR, TileShape, loop_of
 from seqtune.errors import MisuseError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.processors import PROCESSORS
@@ -25,6 +24,7 @@ from seqtune.networks.steps.view import View
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.llvm.offline_compiler import LLVMOfflineCompiler
 from seqtune.tuner.backends.llvm.threads import pool_text
+from tests.support.inner_loops import shares_of_ideal
 from tests.support.steps.guarded_steps import steps
 
 CORES = ("neoverse-n1", "neoverse-v1", "a64fx", "apple-m1")  # neon, sve256, sve512, and Apple's object files
@@ -41,6 +41,7 @@ PROBLEMS = {
 }
 AARCH64 = 183  # EM_AARCH64 in an ELF file; in Apple's files, the CPU type is 0x0100000C
 MULTIPLY = {"llvm.gemm_int8": ("mla", "mad")}  # of integers; other families multiply and add floats
+BAR = 0.9  # share of the ideal that an inner loop reaches
 
 
 @pytest.fixture(scope="module", params=CORES)
@@ -70,13 +71,11 @@ def test_every_family_compiles_to_the_vectors_of_the_instruction_set(name: str, 
 @pytest.mark.parametrize("core", ["cortex-a53", "neoverse-n1", "apple-m1"])
 @pytest.mark.parametrize(("group", "vectors"), [(6, 3), (8, 3), (6, 4), (12, 2)])
 def test_a_register_block_of_winograd_loads_each_number_once(core: str, group: int, vectors: int) -> None:
-    compiler_for(core)
+    compiler = compiler_for(core)
     words = "conv2d c=16 h=32 w=32 k=64 r=3 s=3 pad=1"
     configuration = Configuration.of("llvm.winograd", {
         "m": 2, "vector": 4, "vectors_k": vectors, "group": group, "block_rows": 1, "split": 0, "unroll": 1})
-    loop = loop_of(configuration, words, find(f"llvm:{core}"))
-    assert loop is not None
-    assert min(TileShape.of(configuration).shares(loop)) >= BAR
+    assert min(shares_of_ideal(configuration, words, compiler)) >= BAR
 
 
 @pytest.mark.parametrize("core", ["neoverse-v1", "a64fx"])
@@ -92,9 +91,7 @@ def test_sve_reads_four_channels_at_once_and_multiplies_by_lane(core: str, words
     compiler = compiler_for(core)
     family = {"gemm": "llvm.gemm", "conv2d": "llvm.winograd" if "m" in settings else "llvm.direct"}[words.split()[0]]
     configuration = Configuration.of(family, {"vector": compiler.device.vector_floats, **settings})
-    loop = loop_of(configuration, words, compiler.device)
-    assert loop is not None
-    assert min(TileShape.of(configuration).shares(loop)) >= BAR
+    assert min(shares_of_ideal(configuration, words, compiler)) >= BAR
     source = llvm_implementation(kernel(family)).source(parse_problem(words.split()), compiler.device, configuration)
     text = compiler.assembly(source)
     assert "\tld1rqw\t" in text
