@@ -47,8 +47,6 @@ PROGRAMS: Mapping[str, Program] = {
     "machines": _one_page("benchmarks.prediction.machines", "leave each machine or OpenCL runtime out of the training",
                           "machines"),
     "gpu_folds": _one_page("benchmarks.prediction.gpu_folds", "leave each fold of a GPU's problems out", "gpu_folds"),
-    "gpu_proposals": _one_page("benchmarks.prediction.gpu_proposals",
-                               "check and compile what is proposed for GPUs that are not here", "gpu_proposals"),
     "parts": _one_page("benchmarks.prediction.parts", "compare the predictor with each of its parts alone", "parts"),
     "confidence": Program("benchmarks.prediction.confidence:main",
                           "compare expected shares with measured ones, on held-out problems"),

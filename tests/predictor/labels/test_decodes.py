@@ -24,6 +24,7 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.labels.labels import Labels, Queries
 from seqtune.predictor.sequence.beam import Allowed, NextWord, Scores, beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
+from tests.support.declarations import why_invalid
 from tests.support.learning.greedy import Greedy
 from tests.support.learning.miopen_problems import draw, gpus, solved
 
@@ -74,7 +75,7 @@ def faults(kernel: Kernel, decodes: Decodes) -> Iterator[str]:
         for number, ((problem, configuration), reason) in enumerate(zip(pairs, why_not(kernel, device, pairs),
                                                                         strict=True)):
             if number % PLAIN == 0:
-                reason = reason or plainly(kernel, device, problem, configuration)
+                reason = reason or why_invalid(kernel, device, problem, configuration)
             if reason is not None:
                 yield f"{kernel.name} {configuration.brief()} for {problem.brief()} on {device.name}: {reason}"
 
@@ -85,18 +86,6 @@ def why_not(kernel: Kernel, device: Device, pairs: Sequence[tuple[Problem, Confi
     problems = ProblemColumns.of(list(index)).take(np.array([index[problem] for problem, _ in pairs]))
     settings = {name: np.array([configuration[name] for _, configuration in pairs]) for name in kernel.by_name}
     return list(Membership(kernel, problems, device, settings).reasons)
-
-
-def plainly(kernel: Kernel, device: Device, problem: Problem, configuration: Configuration) -> str | None:
-    """Check one configuration over plain numbers: the reason why it is invalid, or None."""
-    names: dict[str, Any] = {**device.names(), **problem.names(), **dict(configuration.settings)}
-    for parameter in kernel.parameters:
-        if names[parameter.name] not in parameter.values:
-            return f"{parameter.name}={names[parameter.name]} is not one of the kernel's values"
-    for name, expression in kernel.derived:
-        names[name] = expression(names)
-    return next((constraint.reason for constraint in (*kernel.solves, *kernel.constraints)
-                 if not constraint.expression(names)), None)
 
 
 def test_decodes_of_every_solver_are_valid() -> None:
