@@ -60,7 +60,7 @@ def openvino_nodes(model: nn.Module, examples: Sequence[Tensor], threads: int) -
             for name, (node, seconds) in nodes.items()], program.graph
 
 
-def profiled(request: Any, run: Callable[[], object], runs: int = RUNS) -> dict[str, tuple[Any, float]]:
+def profiled(request: Any, run: Callable[[], object]) -> dict[str, tuple[Any, float]]:
     """The nodes of a new request's profile by name, without idle ones, each with the mean seconds of the later runs.
 
     OpenVINO's profile shows the mean of all runs so far, in whole microseconds (`PerfCount` in its CPU plugin): the
@@ -71,12 +71,12 @@ def profiled(request: Any, run: Callable[[], object], runs: int = RUNS) -> dict[
             run()
         return {node.node_name: node for node in request.get_profiling_info() if node.real_time.total_seconds() > 0}
 
-    first, last = after(FIRST), after(runs)
+    first, last = after(FIRST), after(RUNS)
 
     def seconds(name: str) -> float:
-        total: float = last[name].real_time.total_seconds() * (FIRST + runs)
+        total: float = last[name].real_time.total_seconds() * (FIRST + RUNS)
         before: float = first[name].real_time.total_seconds() * FIRST if name in first else 0.0
-        return max(0.0, total - before) / runs
+        return max(0.0, total - before) / RUNS
 
     return {name: (node, seconds(name)) for name, node in last.items()}
 

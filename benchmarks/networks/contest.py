@@ -27,7 +27,7 @@ from seqtune.tuner.measuring.timed_calls import time_calls
 from .case import TOLERANCES, Case, Run, results_of
 from .models import NETWORKS, seeded
 from .ours import OurNetwork, OurOptions, operations_of, ours
-from .peers import LONGEST_REASON, PEERS, NetworkPeer, guarded, node_times
+from .peers import LONGEST_REASON, PEERS, NetworkPeer, guarded
 
 SAMPLE_SECONDS = 30e-3  # ten calls of the smallest networks, one call of the largest
 OURS = "seqtune"
@@ -44,14 +44,10 @@ class Assignment:
     threads: int
     rounds: int = 20
     peers: Sequence[str] = tuple(peer.name for peer in PEERS)
-    form: str = "optimize"  # or compile: the form of our contestants
     budget: float = NETWORK  # seconds for verifying the network
     seconds: float = SECONDS  # most seconds for verifying one layer
     checkpoint: str = "default"
-    journal: str | None = None
     control: bool = False  # a second network by prediction takes part: how much do equal ones differ?
-    nodes: bool = False  # also OpenVINO's time of each node
-    hold: bool = False  # wait for a line on standard input before our contestants are prepared
 
     @property
     def name(self) -> str:
@@ -77,7 +73,6 @@ class ContestOutcome:
     left_out: dict[str, str] = field(default_factory=dict)  # contestant -> reason
     operations: dict[str, int] = field(default_factory=dict)  # PyTorch's operations in one call of ours
     export: float | None = None  # seconds of the ONNX file, in none of `ready`
-    nodes: list[dict[str, Any]] = field(default_factory=list)
     verification: dict[str, Any] | None = None  # what the budget was spent on
 
 
@@ -90,8 +85,7 @@ def compare_all(assignment: Assignment, peers: Sequence[NetworkPeer] = PEERS,
     warm_threads(assignment.threads)
     model, inputs = seeded(assignment.model)
     outcome = ContestOutcome(assignment.model, assignment.dtype, assignment.threads)
-    options = OurOptions(assignment.form, assignment.budget, assignment.seconds, assignment.checkpoint,
-                         assignment.journal)
+    options = OurOptions(assignment.budget, assignment.seconds, assignment.checkpoint)
     with TemporaryDirectory() as folder, torch.no_grad():
         reference = [result.double() for result in results_of(model(*inputs))]
         case = Case(model, inputs, assignment.dtype, device, Path(folder), NETWORKS[assignment.model].convolutional)
@@ -122,11 +116,6 @@ def compare_all(assignment: Assignment, peers: Sequence[NetworkPeer] = PEERS,
         for peer in peers:
             if peer.name in assignment.peers:
                 enter(peer.name, lambda peer=peer: peer.prepared(case))  # type: ignore[misc]
-        if assignment.nodes and "openvino" in runs:
-            outcome.nodes = node_times(case)
-        if assignment.hold:
-            say("ready: press Enter when this machine is quiet")
-            sys.stdin.readline()
         for name in assignment.own:
             enter(name, lambda name=name: own_run(name))  # type: ignore[misc]
         gc.collect()

@@ -1,15 +1,13 @@
-"""Our contestants: `seqtune.pytorch.optimize`, or our backend of torch.compile, verified and by prediction alone."""
+"""Our contestants: `seqtune.pytorch.optimize`, verified and by prediction alone."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row
-from seqtune.errors import UnavailableError
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
 
 from .case import Case, Run, called
@@ -28,11 +26,9 @@ INDUCTOR = "## Call CompiledFxGraph"  # begins the name of a call of what Induct
 class OurOptions:
     """Options of our contestants."""
 
-    form: str = "optimize"  # or compile
     budget: float = NETWORK  # seconds for verifying the network
     seconds: float = SECONDS  # most seconds for verifying one layer
     checkpoint: str = "default"
-    journal: str | None = None  # stores verified layers; None: all are verified anew
 
 
 @dataclass(frozen=True)
@@ -45,33 +41,17 @@ class OurNetwork:
 
 def ours(case: Case, options: OurOptions, verify: bool) -> OurNetwork:
     """Optimise the case's network. Raises SeqtuneError where it cannot be, UnavailableError where a part is missing."""
-    return FORMS[options.form](case, {
-        "verify": verify, "budget": options.budget, "seconds": options.seconds, "checkpoint": options.checkpoint,
-        "journal": options.journal or str(case.folder / f"{'verified' if verify else 'predicted'}.sqlite"),
-        "precision": case.dtype})
-
-
-def _optimized(case: Case, settings: Mapping[str, Any]) -> OurNetwork:
     from seqtune.networks.compiled import Compiled
     from seqtune.pytorch import optimize
 
-    model = optimize(case.model, tuple(case.inputs), device=case.device, progress=say, **settings)
+    model = optimize(case.model, tuple(case.inputs), device=case.device, progress=say, verify=verify,
+                     budget=options.budget, seconds=options.seconds, checkpoint=options.checkpoint,
+                     journal=case.folder / f"{'verified' if verify else 'predicted'}.sqlite", precision=case.dtype)
     reports = [{**asdict(graph.verification),
                 "by_pytorch": graph.verdict.peer if graph.verdict is not None and graph.verdict.peer_wins else None}
                for graph in model.modules() if isinstance(graph, Compiled) and graph.verification is not None]
     # the operands of a model in fp32 are fp32
     return OurNetwork(called(model, case, case.inputs), reports[0] if reports else None)
-
-
-def _compiled(case: Case, settings: Mapping[str, Any]) -> OurNetwork:
-    import torch
-
-    if "seqtune" not in torch._dynamo.list_backends(exclude_tags=None):
-        raise UnavailableError("torch.compile knows no backend seqtune here: install this version of seqtune")
-    return OurNetwork(called(torch.compile(case.copied(), backend="seqtune", options=dict(settings)), case))
-
-
-FORMS: dict[str, Callable[[Case, Mapping[str, Any]], OurNetwork]] = {"optimize": _optimized, "compile": _compiled}
 
 
 def operations_of(run: Run) -> dict[str, int]:

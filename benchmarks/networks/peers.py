@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.common.report import Row
 from seqtune.errors import SeqtuneError, UnavailableError, one_line
-from seqtune.networks.openvino_nodes import RUNS, profiled
 
 from .case import Case, Run, called
 
@@ -98,19 +96,14 @@ def onnx_runtime(case: Case) -> Run:
     return run
 
 
-def compiled_by_openvino(case: Case, **settings: str) -> Any:
-    """Compile the case with OpenVINO for low latency, and return the compiled model."""
+def open_vino(case: Case) -> Run:
+    """OpenVINO in the case's precision, set for low latency; its inputs and outputs are fp32."""
     import openvino
 
     core = openvino.Core()
-    return core.compile_model(core.read_model(case.onnx_file()), "CPU", {
+    request = core.compile_model(core.read_model(case.onnx_file()), "CPU", {
         "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": case.device.threads,
-        "INFERENCE_PRECISION_HINT": PRECISIONS[case.dtype], **settings})
-
-
-def open_vino(case: Case) -> Run:
-    """OpenVINO in the case's precision; its inputs and outputs are fp32."""
-    request = compiled_by_openvino(case).create_infer_request()
+        "INFERENCE_PRECISION_HINT": PRECISIONS[case.dtype]}).create_infer_request()
     inputs = [value.numpy() for value in case.inputs]
 
     def run() -> list[Any]:
@@ -119,38 +112,6 @@ def open_vino(case: Case) -> Run:
 
     run()
     return run
-
-
-def node_times(case: Case, runs: int = RUNS, compile_model: Callable[..., Any] = compiled_by_openvino) -> list[Row]:
-    """A row for each node that OpenVINO executes: name, type, kernel, shapes and its own microseconds.
-
-    `covers` names the nodes of the ONNX file that the node computes. Profiling adds to the time of small nodes, so the
-    sum over the nodes is more than the time of the network.
-    """
-    compiled = compile_model(case, PERF_COUNT="YES")
-    request = compiled.create_infer_request()
-    inputs = [value.numpy() for value in case.inputs]
-    nodes = profiled(request, lambda: request.infer(inputs, share_inputs=True, share_outputs=True), runs)
-    shapes = {operation.get_friendly_name(): operation for operation in compiled.get_runtime_model().get_ordered_ops()}
-    return [{"name": name, "type": node.node_type, "kernel": node.exec_type, "microseconds": seconds * 1e6,
-             **_described(shapes.get(name))} for name, (node, seconds) in nodes.items()]
-
-
-def _described(operation: Any) -> Row:
-    """The shapes of a node's inputs and outputs, and the names that it covers; empty without the node."""
-    if operation is None:
-        return {}
-    return {"inputs": [_sizes(given) for given in operation.inputs()],
-            "outputs": [_sizes(result) for result in operation.outputs()],
-            "covers": _text(operation.get_rt_info()["originalLayersNames"]).split(",")}
-
-
-def _sizes(port: Any) -> list[int]:
-    return [int(size) for size in port.get_shape()]
-
-
-def _text(value: Any) -> str:
-    return str(getattr(value, "value", value))
 
 
 PEERS: Sequence[NetworkPeer] = (

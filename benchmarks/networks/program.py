@@ -7,10 +7,9 @@ contestant that is missing, fails or computes a wrong result is named with its r
 
 Each network, precision and number of threads is a process of its own, in which all contestants take turns in --rounds
 rounds. `--state FOLDER` keeps the outcomes, so that an interrupted run goes on; to measure one again, delete its file.
-`--hold` waits for Enter after the peers are prepared: our own contestants are prepared and all are timed when nothing
-else runs on the machine. `--control` adds a second network of ours that is predicted and not verified: what
-verification gains stands in a table beside the difference between two equal networks. `--checkpoint` may name one that
-was trained without this machine's data (`python -m benchmarks machines`).
+`--control` adds a second network of ours that is predicted and not verified: what verification gains stands in a table
+beside the difference between two equal networks. `--checkpoint` may name one that was trained without this machine's
+data (`python -m benchmarks machines`).
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
 from .case import TOLERANCES
 from .contest import Assignment, ContestOutcome
 from .models import NETWORKS
-from .ours import FORMS
 from .page import PREDICTED, page
 from .peers import PEERS
 from .rows import row_of, summaries
@@ -53,9 +51,8 @@ def numbers(text: str) -> list[int]:
 
 def assignments(given: argparse.Namespace) -> list[Assignment]:
     """The contests of a command line."""
-    return [Assignment(model, dtype, threads, given.rounds, tuple(given.peers), given.ours, given.budget,
-                       given.seconds, given.checkpoint, str(given.journal.resolve()) if given.journal else None,
-                       given.control, given.nodes, given.hold)
+    return [Assignment(model, dtype, threads, given.rounds, tuple(given.peers), given.budget, given.seconds,
+                       given.checkpoint, given.control)
             for dtype in given.dtype for threads in given.threads for model in given.models]
 
 
@@ -66,7 +63,7 @@ def outcome_of(assignment: Assignment, finished: Finished, facts: Mapping[str, s
     A contest that fails leaves out all its contestants, and runs again the next time.
     """
     machine_facts = {name: fact for name, fact in facts.items() if name != "date"}
-    names = assignment.name, checksum([{**asdict(assignment), "hold": False}, machine_facts])
+    names = assignment.name, checksum([asdict(assignment), machine_facts])
     try:
         content = finished.get(names, partial(run_contest, assignment, python))
     except UnavailableError as error:
@@ -121,17 +118,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=numbers, default=[1, 2], metavar="1,2")
     parser.add_argument("--rounds", type=positive, default=20, help="samples of each contestant")
     parser.add_argument("--peers", type=several(names), default=names, metavar="A,B", help=f"of {', '.join(names)}")
-    parser.add_argument("--ours", choices=list(FORMS), default="optimize",
-                        help="seqtune.pytorch.optimize, or torch.compile with our backend")
     parser.add_argument("--budget", type=float, default=NETWORK, help="seconds for verifying one network")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="most seconds for verifying one layer")
     parser.add_argument("--checkpoint", default="default")
-    parser.add_argument("--journal", type=Path, help="stores the verified layers, so that a second run is quick")
     parser.add_argument("--state", type=Path, metavar="FOLDER", help="keeps the outcomes; a second run goes on")
     parser.add_argument("--control", action="store_true",
                         help="add a second network of ours by prediction, and a table of what verification gains")
-    parser.add_argument("--nodes", action="store_true", help="add OpenVINO's time of each node to the JSON rows")
-    parser.add_argument("--hold", action="store_true", help="wait for Enter before ours are prepared and all are timed")
     given = parser.parse_args(arguments)
     check_ready(given.out)
     with TemporaryDirectory() as folder:

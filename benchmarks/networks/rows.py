@@ -54,8 +54,7 @@ def row_of(outcome: ContestOutcome) -> Row:
         "milliseconds": {name: middle * 1e3 for name, middle in seconds.items()},
         "spread": {name: spread for name, (_, spread) in times.items()}, "errors": outcome.errors,
         "ready": outcome.ready, "onnx_export_seconds": outcome.export, "operations": outcome.operations,
-        "left_out": outcome.left_out, **({"openvino_nodes": outcome.nodes} if outcome.nodes else {}),
-        **control_of(outcome.samples, seconds), "verification": outcome.verification}
+        "left_out": outcome.left_out, **control_of(outcome.samples, seconds), "verification": outcome.verification}
 
 
 def summaries(rows: Sequence[Row]) -> list[Row]:

@@ -14,7 +14,7 @@ from benchmarks.common.finished import Finished, checksum
 from benchmarks.networks import program
 from benchmarks.networks.case import Case
 from benchmarks.networks.contest import Assignment, ContestOutcome, compare_all, error_of
-from benchmarks.networks.ours import OurNetwork, OurOptions, operations_of, ours
+from benchmarks.networks.ours import OurNetwork, OurOptions, operations_of
 from benchmarks.networks.peers import NetworkPeer, eager
 from seqtune.errors import FormatError, UnavailableError
 from seqtune.kernels.devices.device import Device
@@ -82,12 +82,6 @@ def test_half_precision_converts_the_images_and_no_token(tmp_path: Path) -> None
     assert next(case.model.parameters()).dtype == torch.float32
     tokens = case_of(torch.nn.Embedding(9, 4), torch.ones(1, 3, dtype=torch.int64), tmp_path, "bf16")
     assert tokens.converted()[0].dtype == torch.int64
-
-
-def test_our_backend_of_torch_compile_is_missing_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._dynamo, "list_backends", lambda exclude_tags=None: [])
-    with pytest.raises(UnavailableError, match="no backend seqtune"):
-        ours(case_of(torch.nn.ReLU(), torch.ones(1), tmp_path), OurOptions("compile"), True)
 
 
 def test_a_kept_outcome_is_read_and_belongs_to_its_options_and_machine(tmp_path: Path) -> None:
