@@ -52,10 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=positive, default=20, help="samples of each contestant")
     parser.add_argument("--problems", type=several(list(PROBLEM_SETS)), default=["resnet18"], metavar="A,B",
                         help=f"sets of problems: {', '.join(PROBLEM_SETS)}")
-    parser.add_argument("--layers", nargs="+", default=(), metavar="LABEL", help="only these layers of each set")
     parser.add_argument("--threads", type=positive, nargs="+", default=[1, 2], help="of llvm kernels and their peers")
-    parser.add_argument("--devices", nargs="+", metavar="NAME",
-                        help="OpenCL devices; the others are compared with the first (default: the CPUs that are here)")
     run(parser.parse_args(arguments))
 
 
@@ -67,9 +64,8 @@ def run(given: argparse.Namespace) -> None:
     with TemporaryDirectory() as folder, Journal(given.journal or Path(folder) / "trials.sqlite") as journal:
         for name in given.problems:
             problem_set = PROBLEM_SETS[name]
-            teams = teams_of(problem_set, given.threads, given.devices)
-            problems = problem_set.problems(given.layers)
-            rows = [row for team in teams for row in measure(problem_set, problems, team, journal, given)]
+            teams = teams_of(problem_set, given.threads)
+            rows = [row for team in teams for row in measure(problem_set, team, journal, given)]
             devices = [device for team in teams for device in team]
             results[name] = {"machine": machine(devices, pytorch=True), "rows": rows}
     written = page(results)
@@ -77,28 +73,27 @@ def run(given: argparse.Namespace) -> None:
     publish(given.out, page, results, partial(draw, results))
 
 
-def teams_of(problem_set: ProblemSet, threads: Sequence[int], names: Sequence[str] | None) -> list[list[Device]]:
-    """The devices whose kernels take part in the same contests; `names` are of OpenCL devices, None those found here.
+def teams_of(problem_set: ProblemSet, threads: Sequence[int]) -> list[list[Device]]:
+    """The devices whose kernels take part in the same contests; those of OpenCL are the CPUs that are here.
 
     Raises UnavailableError for fewer devices than the set compares.
     """
-    from seqtune.tuner.backends.discovery import devices, find
+    from seqtune.tuner.backends.discovery import devices
 
     if problem_set.backend == "llvm":
         return [[device] for device in llvm_devices(threads)]
-    team = ([find(name) for name in names] if names else
-            [device for device in devices() if device.backend == "opencl" and device.threads])
+    team = [device for device in devices() if device.backend == "opencl" and device.threads]
     if len(team) < 1 + problem_set.runtimes:
         raise UnavailableError(f"{problem_set.name} needs {1 + problem_set.runtimes} OpenCL runtimes for CPUs, "
                                f"{len(team)} are here: pip install 'seqtune[intel-opencl]'")
     return [team if problem_set.runtimes else team[:1]]
 
 
-def measure(problem_set: ProblemSet, problems: dict[str, Problem], team: Sequence[Device], journal: Journal,
-            given: argparse.Namespace) -> list[Row]:
+def measure(problem_set: ProblemSet, team: Sequence[Device], journal: Journal, given: argparse.Namespace) -> list[Row]:
     """Choose our kernels for all problems, then compare all methods of each in a contest."""
     from seqtune.tuner.measuring.runner import Runner
 
+    problems = problem_set.make()
     warm_threads(threads_of(team[0]))
     chosen: dict[str, list[OurKernel]] = {label: [] for label in problems}
     for device in team:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
-
-from seqtune.errors import MisuseError
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
@@ -95,14 +93,6 @@ class ProblemSet:
         answer = fastest(seconds, self.comparisons[0].ours)
         assert answer is not None
         return answer
-
-    def problems(self, labels: Collection[str] = ()) -> dict[str, Problem]:
-        """The problems by label; without labels, all. Raises MisuseError for a label that is not there."""
-        known = self.make()
-        for label in labels:
-            if label not in known:
-                raise MisuseError(f"{label!r:.60} is no layer of {self.name}: {', '.join(known)}")
-        return {label: problem for label, problem in known.items() if label in (labels or known)}
 
 
 def copies_of(problem: Problem) -> int:

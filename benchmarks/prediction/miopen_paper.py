@@ -1,9 +1,9 @@
 """Repeat the paper's experiment on MIOpen's data: `python -m benchmarks miopen_paper FOLDER --work WORK [--out docs]`.
 
 FOLDER holds perf-dbs and find-dbs. A tenth of the problems is held out, the same for every GPU and solver. A checkpoint
-that was not trained on them (`--checkpoint`; by default one is trained in WORK/checkpoint, with `--train-only` nothing
-else happens), its parts, and all baselines are evaluated on them. WORK stores the unfinished training and the finished
-methods and solvers, so that a second call resumes.
+is trained on the others in WORK/checkpoint (with `--train-only` nothing else happens); it, its parts and all baselines
+are evaluated on the held-out tenth. WORK stores the unfinished training and the finished methods and solvers, so that a
+second call resumes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.common.finished import Finished
 from benchmarks.common.page import Page, Results, add_out, check_ready, evaluated, publish
-from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
-from seqtune.errors import MisuseError
 from seqtune.figures.picture import BLACK, GREY, ORANGE, SKY, panel, save, style
 from seqtune.predictor.translator.threads import one_thread
 
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from seqtune.predictor.labels.labels import Labels, SolverTimings
 
 FEW = 500  # training labels of a solver that is included in the averages
+RACES = 60_000  # problems with solver timings that boosted trees learn from, drawn at random
 OURS = {"seqtune": "seqtune (both, beam 8)", "transformer": "its transformer alone", "chains": "its trees alone"}
 EACH = {"majority": "majority", "nearest": "nearest neighbour", "trees": "chain of boosted trees, greedy",
         "tree_ranker": "boosted-tree ranker of candidates"}  # trained on one solver at a time
-BASELINES = tuple(EACH)
 READING = """`exact`: the share of labels that the first proposal predicts completely; `in five`: that one of five
 proposals does. `per parameter`: the share of parameters in the first proposal. Only free parameters count: one that
 follows from others earns nothing. Each column is the average over the 24 solvers with 500 training labels or more, each
@@ -67,8 +66,8 @@ CAVEATS = (
 METRICS = ("exact", "exact_top5", "per_parameter")
 
 
-def evaluate_all(files: Sequence[Path], checkpoint: Checkpoint, finished: Finished,
-                 methods: Sequence[str]) -> tuple[list[Row], dict[str, int]]:
+def evaluate_all(files: Sequence[Path], checkpoint: Checkpoint,
+                 finished: Finished) -> tuple[list[Row], dict[str, int]]:
     """Evaluate the methods: a row for each method, device and solver, and the number of training labels by solver."""
     from benchmarks.prediction.label_baselines.table import BASELINES, BaselineOptions
     from seqtune.data.formats.miopen_import import read_files
@@ -76,8 +75,7 @@ def evaluate_all(files: Sequence[Path], checkpoint: Checkpoint, finished: Finish
     from seqtune.predictor.labels.labels import read_labels
 
     kernels, learned = checkpoint.kernels, checkpoint.labels
-    if learned is None or learned.chains is None:
-        raise MisuseError("the checkpoint has not learned labels with a translator and with trees; name another")
+    assert learned is not None
     trees = replace(learned, weight=1.0, weights={}).mixed(checkpoint.translator)
     labels = {name: solver_labels.for_kernel(kernels[name])
               for name, solver_labels in read_labels(read_files(files)[0]).items()}
@@ -85,18 +83,15 @@ def evaluate_all(files: Sequence[Path], checkpoint: Checkpoint, finished: Finish
                if len(part := own.take(~own.held_out & (own.value_indices >= 0).all(axis=1)))}
     held_out = {name: part for name in sorted(fitting, key=lambda name: len(fitting[name]))
                 if len(part := labels[name].take(labels[name].held_out))}
-    if any(learned.has_learned(part.hashes).mean() > 0.5 for part in held_out.values()):
-        raise MisuseError("the checkpoint was trained on held-out problems; name another, or leave out --checkpoint")
     ours: dict[str, Callable[[], Propose]] = {
         "seqtune": lambda: partial(propose, checkpoint.next_word()),
         "transformer": lambda: partial(propose, checkpoint.translator),
         "chains": lambda: partial(propose, trees),
     }
     rows: list[Row] = []
-    for title in methods:
-        if title in OURS:
-            rows += _rows_of(finished, title, held_out, ours[title])
-            continue
+    for title in OURS:
+        rows += _rows_of(finished, title, held_out, ours[title])
+    for title in EACH:
         for name, part in held_out.items():
             rows += _rows_of(finished, title, {name: part},
                              partial(BASELINES[title], {name: fitting[name]}, BaselineOptions()))
@@ -150,19 +145,16 @@ def by_solver(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]
     return {solver: total / count for solver, (total, count) in totals.items()}
 
 
-def choice_results(races: SolverTimings, checkpoint: Checkpoint, most: int | None) -> Row:
-    """Evaluate the choice of solvers by device, and that of boosted trees.
-
-    The trees are trained on the solver timings that the checkpoint was trained on, on at most `most` of them.
-    """
+def choice_results(races: SolverTimings, checkpoint: Checkpoint) -> Row:
+    """Evaluate the choice of solvers by device, and that of boosted trees, which learn from RACES of the timings."""
     from benchmarks.prediction.label_baselines.solver_trees import TreeChoice
     from seqtune.predictor.labels.evaluation import choose, score_solvers
 
     held_out, fitting = races.take(races.held_out), races.take(~races.held_out)
-    trees = score_solvers(held_out, TreeChoice(fitting, most=most, threads=1).choose)
+    trees = score_solvers(held_out, TreeChoice(fitting, RACES, threads=1).choose)
     rows = score_solvers(held_out, partial(choose, checkpoint.translator))
     return {"rows": [{**row.to_json(), "trees_share": other.share} for row, other in zip(rows, trees, strict=True)],
-            "races": [len(fitting) if most is None else min(most, len(fitting)), len(fitting)]}
+            "races": [min(RACES, len(fitting)), len(fitting)]}
 
 
 def table(means_by_method: Mapping[str, Mapping[str, float]]) -> str:
@@ -241,36 +233,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = OneLineParser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--checkpoint", help="a checkpoint that was not trained on held-out problems")
-    parser.add_argument("--methods", default=",".join((*OURS, *BASELINES)), help="methods, separated by commas")
-    parser.add_argument("--races", type=positive, help="problems with solver timings that boosted trees learn from, "
-                                                       "drawn at random [default: all, as the checkpoint]")
     parser.add_argument("--train-only", action="store_true",
                         help="only train the checkpoint on nine tenths of the problems, into WORK/checkpoint")
     add_out(parser)
     given = parser.parse_args(arguments)
-    if given.train_only and given.checkpoint is not None:
-        raise MisuseError("--train-only trains a checkpoint; leave out --checkpoint")
     check_ready(given.out)
     files = find_files("miopen", [given.folder])
-    path = given.checkpoint or given.work / "checkpoint"
-    if given.checkpoint is None and not path.exists():
+    path = given.work / "checkpoint"
+    if not path.exists():
         options = replace(label_options(), state=given.work / "training")
         train(read_files(files)[0], options, say)[0].save(path)
     if given.train_only:
         print(path)
         return
     checkpoint = Checkpoint.load(path)
-    finished, methods = Finished(given.work), given.methods.split(",")
+    finished = Finished(given.work)
 
     def choice_of_solvers() -> Row:
         races = read_solver_timings(read_files([file for file in files if "fdb" in file.name])[0])
-        return choice_results(races, checkpoint, given.races) if len(races) else {"rows": []}
+        return choice_results(races, checkpoint) if len(races) else {"rows": []}
 
     with one_thread():
-        rows, counts = evaluate_all([file for file in files if "fdb" not in file.name], checkpoint, finished, methods)
-        chosen: Row = finished.get(("choice", given.races or "all"), choice_of_solvers) if "seqtune" in methods else {
-            "rows": []}
+        rows, counts = evaluate_all([file for file in files if "fdb" not in file.name], checkpoint, finished)
+        chosen: Row = finished.get(("choice", RACES), choice_of_solvers)
     means = summary(rows, counts)
     print(f"{table(means)}\n\n{choice_table(chosen['rows'])}")
     results = {"date": today(), "means": means, "training_labels": counts, "rows": rows, "choice": chosen["rows"],

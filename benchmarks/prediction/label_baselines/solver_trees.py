@@ -14,18 +14,14 @@ from seqtune.predictor.labels.labels import SolverTimings
 class TreeChoice:
     """A classifier of boosted trees that predicts the fastest solver from the features of a query.
 
-    It learns from all timings, as the model of sentences does; with `most`, from a random sample of so many queries,
-    which is quicker.
+    It learns from a random sample of at most `most` queries.
     """
 
-    def __init__(self, timings: SolverTimings, rounds: int = 60, most: int | None = None, threads: int = 2,
-                 seed: int = 0) -> None:
+    def __init__(self, timings: SolverTimings, most: int, rounds: int = 60, threads: int = 2, seed: int = 0) -> None:
         from seqtune.tuner.cost_models.boosting import Boosting
 
-        if most is not None:
-            chosen = np.random.default_rng(seed).permutation(len(timings))[:most]
-            timings = timings.take(np.sort(chosen))
-        self.fitted_to = timings
+        chosen = np.random.default_rng(seed).permutation(len(timings))[:most]
+        timings = timings.take(np.sort(chosen))
         self._solvers, wanted = np.unique(timings.seconds.argmin(axis=1), return_inverse=True)
         boosting = Boosting("multi:softprob", rounds, depth=8, rate=0.2, threads=threads, seed=seed,
                             more={"num_class": max(2, len(self._solvers))})

@@ -13,18 +13,19 @@ from benchmarks.kernels import layers
 from benchmarks.kernels.layer import Layer, OurKernel, our_contestant
 from benchmarks.kernels.peers import PEERS, peers_of
 from benchmarks.kernels.problem_sets import ONEDNN, PROBLEM_SETS, READ, copies_of, described
-from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
+from seqtune.errors import SeqtuneError, UnavailableError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.networks.program.device_threads import device_for_threads
+from tests.support.devices import DEVICES
 from tests.support.programs.programs import Programs
 
 RESNET, MOBILENET, LINEAR = (PROBLEM_SETS[name] for name in ("resnet18", "mobilenet_v2", "linear"))
 
 
 def test_mobilenet_s_layers_have_bias_and_all_but_projections_relu6() -> None:
-    problems = MOBILENET.problems()
+    problems = MOBILENET.make()
     assert len(problems) == 30
     assert {problem["layout"] for problem in problems.values()} == {"NHWC"}
     assert {problem["bias"] for problem in problems.values()} == {"yes"}
@@ -38,21 +39,19 @@ def test_mobilenet_s_layers_have_bias_and_all_but_projections_relu6() -> None:
     assert strides == {(1, 112), (2, 112), (1, 56), (2, 56), (1, 28), (2, 28), (1, 14), (2, 14), (1, 7)}
 
 
-def test_resnet_s_layers_stand_alone_and_are_chosen_by_label() -> None:
-    assert list(RESNET.problems(("C2", "C12"))) == ["C2", "C12"]
-    assert len(RESNET.problems()) == 12
-    assert {problem["bias"] for problem in RESNET.problems().values()} == {"no"}
-    with pytest.raises(MisuseError, match="'C13' is no layer of resnet18: C1, C2,"):
-        RESNET.problems(("C13",))
+def test_resnet_s_layers_stand_alone() -> None:
+    problems = RESNET.make()
+    assert len(problems) == 12
+    assert {problem["bias"] for problem in problems.values()} == {"no"}
 
 
 @pytest.mark.parametrize("name", PROBLEM_SETS)
 def test_every_set_has_problems_known_peers_and_comparisons(name: str) -> None:
     problem_set = PROBLEM_SETS[name]
-    assert problem_set.problems()
+    assert problem_set.make()
     assert set(problem_set.peers) <= {*PEERS, "openvino"}
     assert problem_set.comparisons
-    assert all(described(problem) for problem in problem_set.problems().values())
+    assert all(described(problem) for problem in problem_set.make().values())
 
 
 def test_few_rows_find_no_weights_in_the_caches() -> None:
@@ -119,10 +118,11 @@ def test_a_contest_has_a_row_for_each_method_and_the_limit_of_the_machine() -> N
     assert {(row["layer"], row["threads"]) for row in rows} == {("toy", 1)}
 
 
-def test_a_comparison_of_runtimes_needs_two() -> None:
+def test_a_comparison_of_runtimes_needs_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [len(team) for team in layers.teams_of(RESNET, [1, 1])] == [1, 1]
+    monkeypatch.setattr("seqtune.tuner.backends.discovery.devices", lambda: [DEVICES["opencl"]])
     with pytest.raises(UnavailableError, match="runtimes needs 2 OpenCL runtimes for CPUs, 1 are here"):
-        layers.teams_of(PROBLEM_SETS["runtimes"], [1], ["llvm:0"])
-    assert [len(team) for team in layers.teams_of(RESNET, [1, 1], None)] == [1, 1]
+        layers.teams_of(PROBLEM_SETS["runtimes"], [1])
 
 
 def test_an_unknown_set_is_one_line(programs: Programs) -> None:

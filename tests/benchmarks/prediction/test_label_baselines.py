@@ -36,13 +36,5 @@ def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
 def test_trees_choose_the_fastest_solver_too(label_data: Dataset) -> None:
     timings = read_solver_timings(label_data)
     training, held_out = (timings.take(side) for side in (~timings.held_out, timings.held_out))
-    row, = score_solvers(held_out, TreeChoice(training, rounds=10, threads=1).choose)
+    row, = score_solvers(held_out, TreeChoice(training, len(training), rounds=10, threads=1).choose)
     assert row.share > 0.95 > row.default_share
-
-
-def test_the_trees_that_choose_solvers_learn_from_all_timings_unless_told_how_many(label_data: Dataset) -> None:
-    timings = read_solver_timings(label_data)
-    assert len(timings) > 40
-    everything, few = (TreeChoice(timings, rounds=8, most=most, threads=1) for most in (None, 20))
-    assert len(everything.fitted_to) == len(timings)
-    assert len(few.fitted_to) == 20
