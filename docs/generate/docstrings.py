@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 PUBLIC = ("seqtune", "seqtune.errors", "seqtune.figures", "seqtune.huggingface", "seqtune.kerneltuner",
           "seqtune.pytorch")
 
 
-def missing(modules: Sequence[str] = PUBLIC) -> list[str]:
-    """List `module.name` of every public class, function, method or property of the modules without a docstring."""
+def missing() -> list[str]:
+    """List `module.name` of every class, function, method or property of the PUBLIC modules without a docstring."""
     undocumented: list[str] = []
-    for module in modules:
+    for module in PUBLIC:
         path = _file(module)
         if path is not None:
             undocumented += _undocumented(module, path)

@@ -1,4 +1,4 @@
-"""The page of the architecture: its picture can be read, its walks name what exists."""
+"""The page of the architecture: its walks name what exists."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import os
 import re
 import subprocess
 import sys
-from itertools import combinations
 from pathlib import Path
-from xml.etree import ElementTree
 
-from docs.generate import architecture, import_arrows
+from docs.generate import import_arrows
 from tests.support.paths import ROOT
-
-Imports = dict[import_arrows.Module, set[import_arrows.Module]]
 
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
 # Prints the files of `predictor/` in which a function runs in the first predictions of a process, for two problems.
@@ -35,36 +31,6 @@ sys.setprofile(None)
 files = (Path(os.path.realpath(name)) for name in entered)
 print(*(path.relative_to(root).as_posix() for path in files if path.is_relative_to(root / "predictor")))
 """
-
-
-def test_rooms_do_not_overlap_and_names_fit_into_them() -> None:
-    picture = ElementTree.fromstring(architecture.draw())
-    names = [element for element in picture.iter() if element.get("class") == "name"]
-    rooms = [[float(element.get(side, "nan")) for side in ("x", "y", "width", "height")]
-             for element in picture.iter() if element.get("class") == "room"]
-    assert len(names) == len(rooms) > 30
-    for (left, top, width, height), (x, y, wide, high) in combinations(rooms, 2):
-        assert left + width <= x or x + wide <= left or top + height <= y or y + high <= top
-    for name, (left, _, width, _) in zip(names, rooms, strict=True):
-        assert len(name.text or "") * architecture.LETTER <= width
-        assert left >= architecture.MARGIN
-        assert left + width <= architecture.WIDTH - architecture.MARGIN
-
-
-def test_an_arrow_that_others_imply_is_left_out() -> None:
-    first, second, third = ("floor", "a"), ("floor", "b"), ("floor", "c")
-    imports: Imports = {first: {second, third}, second: {third}, third: set()}
-    edges = architecture.reduced(imports)
-    assert edges == [(first, second), (second, third)]
-    assert architecture.arranged(imports, edges) == [[first], [second], [third]]
-
-
-def test_an_arrow_past_a_column_has_a_place_there() -> None:
-    first, second, third, aside = ("floor", "a"), ("floor", "b"), ("floor", "c"), ("floor", "d")
-    imports: Imports = {first: {second}, second: {third}, third: set(), aside: {third}}
-    columns = architecture.arranged(imports, architecture.reduced(imports))
-    assert {len(column) for column in columns[:2]} == {2}
-    assert architecture.Pass(aside, third, 1) in columns[1]
 
 
 def walk_of_a_prediction() -> list[tuple[str, str]]:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from benchmarks.common.program import run_program
 from benchmarks.gpu import comparison, measuring, page, program
-from benchmarks.gpu.problems import Problems, convolutions, problems_of
+from benchmarks.gpu.problems import Problems, problems_of
 from benchmarks.gpu.run import CHECKS, JOURNAL, Gpu, Options, Run, read_run
 from seqtune import api
 from seqtune.data.dataset import Dataset
@@ -26,14 +25,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.provenance import check_measured
 from seqtune.data.record import Measurement, Status
 from seqtune.data.shipped_machines import SHIPPED, shipped_devices
-from seqtune.errors import (
-    FormatError,
-    InterruptedTuning,
-    KernelError,
-    MisuseError,
-    SeqtuneError,
-    UnavailableError,
-)
+from seqtune.errors import FormatError, InterruptedTuning, MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.deadline import Deadline
@@ -274,51 +266,6 @@ def test_a_wrong_number_fails_the_check_again_and_again(tmp_path: Path) -> None:
     right = Stub()
     assert measuring.check(run_with(tmp_path / "again", right, checked=5)) == (
         f"{len(right.measured)} of {len(right.measured)} configurations are right")
-
-
-def test_configurations_are_chosen_and_compiled_once_and_before_they_are_measured(tmp_path: Path) -> None:
-    started: list[Problem] = []
-
-    class Compiler:
-        stopped = 0
-
-        def start(self, problem: Problem, configurations: Sequence[Configuration]) -> list[Future[bool]]:
-            started.append(problem)
-            assert len(configurations) == 2
-            future: Future[bool] = Future()
-            future.set_result(True)
-            return [future]
-
-        def stop(self) -> None:
-            self.stopped += 1
-
-    def choose(problem: Problem) -> measuring.Plan:
-        if problem == SMALL[2]:
-            raise KernelError("planted")
-        return tuple(Configuration.of("toy", {"number": number}) for number in range(3))
-
-    compiler, run = Compiler(), run_with(tmp_path, Stub())
-    run = replace(run, gpu=replace(run.gpu, compiler=lambda: compiler))
-    with measuring.compiled_ahead(run, SMALL, choose, 2) as plan:
-        assert [len(plan(problem)) for problem in SMALL[:2]] == [2, 2]
-        with pytest.raises(KernelError, match="planted"):
-            plan(SMALL[2])
-    assert (started, compiler.stopped) == ([*SMALL[:2]], 1)
-
-
-@pytest.mark.slow
-def test_more_problems_go_on_with_a_comparison_and_keep_the_earlier_ones(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"trials": 8, "with_compiler": False}
-    comparison.compare(replayed_run(tmp_path, "conv2d:fp32", compared=1, **options))
-    first = read_run(tmp_path)["compared"]
-    assert {row["method"] for row in first} <= {*comparison.OURS}
-    assert {(row["group"], row["compiled"]) for row in first} == {("conv2d fp32", False)}
-    problems = convolutions("fp32", 100)
-    assert all(row["problem"] in problems.held_out for row in first)
-    comparison.compare(replayed_run(tmp_path, "conv2d:fp32", compared=2, **options))
-    more = read_run(tmp_path)["compared"]
-    assert more[:len(first)] == first
-    assert len({row["problem"] for row in more}) == 2
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_a_form_asks_for_the_devices_and_names_commands_that_exist(path: Path) -
 
 def test_what_a_contributor_starts_from_exists() -> None:
     tables = [line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if line.startswith("| a")]
-    assert len(tables) == 8
+    assert tables
     for line in tables:
         for name in re.findall(r"`([\w/.]+)`", line):
             assert (ROOT / name).exists(), name

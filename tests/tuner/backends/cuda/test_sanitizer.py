@@ -33,14 +33,6 @@ def findings(output: str) -> int | None:
     return sum(map(int, summaries)) if summaries else None
 
 
-@pytest.mark.parametrize(("output", "number"), [
-    ("========= ERROR SUMMARY: 0 errors\n", 0), ("========= ERROR SUMMARY: 12 errors\n", 12),
-    ("========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)\n", 3),
-    ("========= COMPUTE-SANITIZER\nTraceback", None)])
-def test_the_sanitizers_summary_is_read(output: str, number: int | None) -> None:
-    assert findings(output) == number
-
-
 @pytest.mark.device
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])

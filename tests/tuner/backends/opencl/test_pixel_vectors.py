@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from seqtune.kernels.c_text.tile import RegisterTile, text
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.opencl import direct
-from seqtune.kernels.opencl.register_tile import PAD, tile_source
+from seqtune.kernels.opencl.register_tile import PAD
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
@@ -52,23 +51,11 @@ def test_vectors_along_pixels_compute_the_same(backend: OpenCLBackend, monkeypat
     assert measurement.status is Status.CORRECT, measurement.message
 
 
-def test_other_compilers_see_the_text_of_single_floats() -> None:
-    both = tile_source(TILE).text
-    first = both.index("#ifdef cl_intel_vec_len_hint", both.index("__kernel"))
-    rest = re.fullmatch(r"#ifdef \w+\n(.*?)#else\n(.*?)#endif\n", both[first:], re.DOTALL)
-    assert rest is not None
-    assert both[:first] + "\n" + rest[2] == head(1) + PAD + text(TILE)
-    assert "pixels8" in rest[1]
-    assert "pixels8" not in rest[2]
-
-
 @pytest.mark.parametrize("other", [
     {"vector": 8}, {"pixel_step": 2}, {"channels_last": True}, {"peeled": True, "tile_h": 1}, {"tile_w": 1}])
 def test_vectors_need_neighbouring_pixels_of_one_channel(other: dict[str, Any]) -> None:
     assert TILE.pixel_vectors
-    tile = replace(TILE, **other)
-    assert not tile.pixel_vectors
-    assert "pixels" not in tile_source(tile).text.replace("pixels_", "")
+    assert not replace(TILE, **other).pixel_vectors
 
 
 def test_the_parts_of_a_row_cover_it_once() -> None:
