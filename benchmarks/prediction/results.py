@@ -18,7 +18,7 @@ from benchmarks.common.program import OneLineParser
 from benchmarks.common.progress import say
 from benchmarks.common.quotes import write_quotes
 from benchmarks.common.report import Row, interval, machine, markdown
-from benchmarks.prediction.checkpoint_parts import TITLES, PartShares, paragraph, part_cases, parts_table, relation
+from benchmarks.prediction.checkpoint_parts import PartShares, paragraph, part_cases, parts_table, relation
 from seqtune.figures.picture import save
 from seqtune.figures.predictions import EVERYWHERE, METHODS, shares
 from seqtune.predictor.learning.tasks.shares import EvaluationRow
@@ -133,9 +133,9 @@ def page(results: Results) -> Page:
              f"{best:.3f} to {top:.3f}.")
     parts = results["parts"]
     return Page(
-        "results", "Predictions", f"{claim} {paragraph(parts)}" if parts else claim,
+        "results", "Predictions", f"{claim} {paragraph(parts)}",
         "python -m benchmarks results --out docs",
-        "\n\n".join([*([PARTS, parts_table(parts)] if parts else []), READING, table(rows), notes(rows)]),
+        "\n\n".join([PARTS, parts_table(parts), READING, table(rows), notes(rows)]),
         replayed(results, "Evaluated"), "", CAVEATS,
         "Share of the best known speed over the number of measured proposals, by device")
 
@@ -146,13 +146,11 @@ def quote(results: Results, link: str) -> str:
     lines = [[title, *(f"{row['share']:.3f}" for count in COUNTS for row in rows
                        if (row["method"], row["measured"]) == (method, count))] for method, title in QUOTED.items()]
     text = markdown(["share of the best known speed", *BEST_OF], lines)
-    compared = ""
-    if parts := results["parts"]:
-        difference = PartShares(parts).difference("seqtune", "trees")
-        compared = f" Its first proposal is {relation(difference)} that of its trees."
+    difference = PartShares(results["parts"]).difference("seqtune", "trees")
     return (f"{text}\n\nGeometric means over {rows[0]['problems']} cases (a problem on a device); no method learned "
-            f"from these problems.{compared} [Predictions]({link}/results.md) has the command, intervals and caveats; "
-            f"a test on every machine computes [a sample]({link}/headline.md) again.")
+            f"from these problems. Its first proposal is {relation(difference)} that of its trees. [Predictions]"
+            f"({link}/results.md) has the command, intervals and caveats; a test on every machine computes [a sample]"
+            f"({link}/headline.md) again.")
 
 
 def draw(results: Results, path: Path) -> None:
@@ -165,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     from seqtune.api.evaluating import read_measurements
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.tasks.evaluation import check_methods, outcomes
+    from seqtune.predictor.learning.tasks.evaluation import outcomes
     from seqtune.predictor.learning.tasks.shares import rows as rows_of
     from seqtune.predictor.translator.threads import one_thread
 
@@ -173,18 +171,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_out(parser, required=True)
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--data", type=Path, help="a data set (Parquet) other than the shipped one")
-    parser.add_argument("--methods", default=",".join(METHODS), help="methods, separated by commas")
     given = parser.parse_args(arguments)
     check_ready(given.out)
-    methods = given.methods.split(",")
-    check_methods(methods)
     data = read_measurements(given.data)
     with one_thread():
-        evaluated = outcomes(data, Checkpoint.load(given.checkpoint), methods, COUNTS, progress=say)
+        evaluated = outcomes(data, Checkpoint.load(given.checkpoint), tuple(METHODS), COUNTS, progress=say)
     rows = [row.to_json() for row in rows_of(evaluated)]
     keys = set(data.rows["device"][data.rows["problem"].isin(data.held_out)])
     results = {"machine": machine([device for key, device in data.devices.items() if key in keys]), "rows": rows,
-               "parts": part_cases(evaluated) if {*TITLES} <= {*methods} else []}
+               "parts": part_cases(evaluated)}
     publish(given.out, page, results, partial(draw, results))
     if given.out is not None:
         write_quotes(given.out)
