@@ -1,7 +1,7 @@
 """Page: the claim of a benchmark, the command that shows it, the tables, the figure and the caveats.
 
-`--out docs` writes docs/results/NAME.json, NAME.md and, if the program draws a figure, NAME.svg. A page is computed from
-its JSON file alone, so `python -m benchmarks pages --out docs` writes all pages again without measuring.
+`--out docs` writes docs/results/NAME.json, NAME.md and, if the program draws a figure, NAME.svg. A page is computed
+from its JSON file alone, so `python -m benchmarks pages --out docs` writes all pages again without measuring.
 
 A JSON file may have `notes`, a list of sentences about that one run. No program writes them: they are added by hand,
 appear on the page as further caveats, and disappear when the program runs again.

@@ -103,7 +103,7 @@ def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[st
 
 
 def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict[str, Any]]:
-    """Train without the group by the recipe of `default`, or load --checkpoint, or an earlier training from --work."""
+    """Train without the group by the recipe of `default`, or load an earlier training from --work."""
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.checkpoint import Checkpoint
     from seqtune.predictor.learning.recipe import Recipe
@@ -111,8 +111,6 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     from seqtune.predictor.learning.tasks.training import train_model
     from seqtune.predictor.training.state import describe
 
-    if given.checkpoint is not None:
-        return Checkpoint.load(given.checkpoint), {"checkpoint": Path(given.checkpoint).name}
     options = replace(Recipe.read("default").options, epochs=given.epochs, extra=given.extra, seed=given.seed,
                       threads=given.threads)
     depends_on = checksum({"options": describe(options), "data": split.digest()})
@@ -219,7 +217,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     add_out(parser)
-    parser.add_argument("--data", type=Path, nargs="+", help="data sets besides the shipped ones")
     parser.add_argument("--leave", nargs="+", help="machines and runtimes to leave out [default: each in turn]")
     parser.add_argument("--trees-only", action="store_true", help="train no transformer: minutes instead of hours")
     parser.add_argument("--few", type=int, default=20, help="problems of the machine to learn then; 0: none")
@@ -227,7 +224,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=positive, default=30)
     parser.add_argument("--extra", type=int, default=0, help="sampled problems that the teacher labels")
     parser.add_argument("--threads", type=positive, default=2)
-    parser.add_argument("--checkpoint", help="a checkpoint that was trained without the machine of --leave")
     parser.add_argument("--work", type=Path, help="folder of the trainings [default: in the user's cache folder]")
     given = parser.parse_args(arguments)
     run(given)
@@ -240,10 +236,6 @@ def run(given: argparse.Namespace) -> None:
     check_ready(given.out)
     given.work = given.work or Path(platformdirs.user_cache_dir("seqtune")) / "machines"
     data = read_dataset(None)
-    for path in given.data or ():
-        data = data.merge(read_dataset(path))
-    if given.checkpoint is not None and len(given.leave or ()) != 1:
-        raise MisuseError("--checkpoint is one training's: name the machine that it never saw (--leave)")
     names = given.leave or list(groups(data.devices.values()))
     if not names:
         raise MisuseError("the data set has one machine and at most one OpenCL runtime; nothing can be left out")
