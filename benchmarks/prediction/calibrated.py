@@ -1,4 +1,4 @@
-"""Calibrated: `seqtune calibrate` replayed on recorded measurements, and predictors that its corrections change.
+"""Calibrated: `seqtune calibrate` replayed on recorded measurements, and a checkpoint that its corrections change.
 
 The probes are chosen as on a live device, but only among recorded configurations of problems that are not evaluated.
 """
@@ -27,33 +27,21 @@ PROBLEMS = 39  # the number of problems in `problem_sets.probes`
 
 @dataclass(frozen=True)
 class Corrected:
-    """A checkpoint, or trees that rank whole spaces, corrected by the probes of each device."""
+    """A checkpoint, corrected by the probes of each device."""
 
-    predictor: Checkpoint | Ranker
+    checkpoint: Checkpoint
     corrections: Mapping[str, Correction]  # key of a device -> its correction
 
     def propose(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         """Propose configurations; the interface of every predictor."""
-        return [self._proposed(task, count) for task in tasks]
-
-    def _proposed(self, task: Task, count: int) -> list[Candidate]:
-        from seqtune.predictor.trees.ranker import Ranker
-
-        correction = self.corrections.get(task.device.key)
-        if not isinstance(self.predictor, Ranker):
-            return self.predictor.propose([task], count, correction)[0]
-        numbers = np.arange(len(task))
-        slowness = self.predictor.slowness(task, numbers)
-        if correction is not None:
-            slowness += correction.changes(task, numbers)
-        return [Candidate(task[number]) for number in np.argsort(slowness, kind="stable")[:count].tolist()]
+        return [self.checkpoint.propose([task], count, self.corrections.get(task.device.key))[0] for task in tasks]
 
 
-def calibrated(predictor: Checkpoint | Ranker, ranker: Ranker, tasks: Sequence[MeasuredTask], seed: int
-               ) -> tuple[Corrected, dict[str, CorrectionFit]]:
-    """Calibrate every device of the tasks; return the predictor that is corrected, and the fits by device name."""
-    from seqtune.predictor.trees.ranker import Ranker
-
+def calibrated(checkpoint: Checkpoint, tasks: Sequence[MeasuredTask],
+               seed: int) -> tuple[Corrected, dict[str, CorrectionFit]]:
+    """Calibrate every device of the tasks; return the checkpoint that is corrected, and the fits by device name."""
+    ranker = checkpoint.ranker
+    assert ranker is not None
     by_device: dict[str, list[MeasuredTask]] = {}
     for measured in tasks:
         by_device.setdefault(measured.device.key, []).append(measured.measured_only())
@@ -62,8 +50,8 @@ def calibrated(predictor: Checkpoint | Ranker, ranker: Ranker, tasks: Sequence[M
     for key, measured_here in by_device.items():
         probed = probe(kinds_in_turn(measured_here, PROBLEMS, seed), ranker, PROBES, seed)
         corrections[key], fits[measured_here[0].device.name] = Correction.fit(
-            ranker, probed, expected=None if isinstance(predictor, Ranker) else predictor.expected)
-    return Corrected(predictor, corrections), fits
+            ranker, probed, expected=checkpoint.expected)
+    return Corrected(checkpoint, corrections), fits
 
 
 def probe(tasks: Sequence[MeasuredTask], ranker: Ranker, probes: int, seed: int) -> list[MeasuredTask]:

@@ -25,7 +25,6 @@ from benchmarks.common.report import Row, markdown, today
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.predictor.learning.tasks.shares import OURS
-from seqtune.predictor.trees.ranker import Ranker
 
 from .calibrated import PROBES, calibrated
 from .left_out import LeftOut, groups, left_out
@@ -58,48 +57,28 @@ def evaluate_group(given: argparse.Namespace, split: LeftOut) -> tuple[list[Row]
     from seqtune.predictor.learning.tasks.baselines import Default
 
     held_out = measured_tasks(split.own, held_out=True)
-    predictor, training = trees_of(given, split) if given.trees_only else trained(given, split)
+    checkpoint, training = trained(given, split)
     about: dict[str, Any] = {"left_out": split.name}
-    first = {**methods(predictor), "default": Default()}
+    first = {**methods(checkpoint), "default": Default()}
     rows = evaluated_rows(held_out, first, {**about, "setting": NEVER}, ("random",))
     probed = measured_tasks(split.own, held_out=False)
-    corrected, fits = calibrated(predictor, ranker_of(predictor), probed, given.seed)
-    name = "trees" if isinstance(predictor, Ranker) else OURS
-    rows += evaluated_rows(held_out, {name: corrected}, {**about, "setting": CALIBRATED})
+    corrected, fits = calibrated(checkpoint, probed, given.seed)
+    rows += evaluated_rows(held_out, {OURS: corrected}, {**about, "setting": CALIBRATED})
     training["calibration"] = {device: asdict(fit) for device, fit in fits.items()}
     if given.few:
         few = split.with_few(given.few, given.seed)
-        adapted, training["retraining"] = adapted_to(given, predictor, few, split.old)
+        adapted, training["retraining"] = adapted_to(given, checkpoint, few, split.old)
         rows += evaluated_rows(held_out, methods(adapted), {**about, "setting": FEW})
-        corrected, _ = calibrated(adapted, ranker_of(adapted), probed, given.seed)
-        rows += evaluated_rows(held_out, {name: corrected}, {**about, "setting": BOTH})
+        corrected, _ = calibrated(adapted, probed, given.seed)
+        rows += evaluated_rows(held_out, {OURS: corrected}, {**about, "setting": BOTH})
     return rows, training
 
 
-def ranker_of(predictor: Checkpoint | Ranker) -> Ranker:
-    """The trees of a predictor; a checkpoint that was trained here has them."""
-    ranker = predictor if isinstance(predictor, Ranker) else predictor.ranker
-    assert ranker is not None
-    return ranker
+def methods(checkpoint: Checkpoint) -> dict[str, Predictor]:
+    """A checkpoint and its parts, by the names of their methods."""
+    from seqtune.predictor.checkpoint_parts import parts_of
 
-
-def methods(predictor: Checkpoint | Ranker) -> dict[str, Predictor]:
-    """A predictor and its parts, by the names of their methods."""
-    from seqtune.predictor.checkpoint_parts import TreesAlone, parts_of
-
-    if isinstance(predictor, Ranker):
-        return {"trees": TreesAlone(lambda task: predictor)}
-    return {OURS: predictor, **parts_of(predictor)}
-
-
-def trees_of(given: argparse.Namespace, split: LeftOut) -> tuple[Ranker, dict[str, Any]]:
-    """Fit trees without the group."""
-    from seqtune.data.measured_tasks import measured_tasks
-    from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
-
-    training = measured_tasks(split.without, held_out=False)
-    options = TreesOptions(seed=given.seed, threads=given.threads)
-    return Ranker.of(Trees(training, options)), {"cases": len(training)}
+    return {OURS: checkpoint, **parts_of(checkpoint)}
 
 
 def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict[str, Any]]:
@@ -126,25 +105,21 @@ def trained(given: argparse.Namespace, split: LeftOut) -> tuple[Checkpoint, dict
     return checkpoint, {name: report[name] for name in ("problems", "cases", "epochs", "seconds")}
 
 
-def adapted_to(given: argparse.Namespace, predictor: Checkpoint | Ranker, few: Dataset,
-               old: Dataset) -> tuple[Checkpoint | Ranker, dict[str, Any]]:
-    """Retrain a checkpoint with a few problems of the group, or go on with trees in the same way."""
+def adapted_to(given: argparse.Namespace, checkpoint: Checkpoint, few: Dataset,
+               old: Dataset) -> tuple[Checkpoint, dict[str, Any]]:
+    """Retrain a checkpoint with a few problems of the group."""
     from seqtune.predictor.learning.tasks.adaptation.report import OLD
-    from seqtune.predictor.learning.tasks.adaptation.retraining import RETRAINING, Selection, continued, joined, retrain
+    from seqtune.predictor.learning.tasks.adaptation.retraining import RETRAINING, retrain
 
     options = replace(RETRAINING, seed=given.seed, threads=given.threads)
-    if isinstance(predictor, Ranker):
-        adapted = joined(predictor, continued(predictor, Selection.of(few, old, options), options))
-        assert adapted is not None
-        return adapted, {"new_problems": given.few}
-    checkpoint, report = retrain(predictor, few, old, options, say)
+    adapted, report = retrain(checkpoint, few, old, options, say)
     if report.interrupted:
         raise SeqtuneError("the retraining was interrupted; run the command again")
     assert not any(report.not_evaluated.values())  # `LeftOut` keeps the training problems away from all held-out ones
     content = report.to_json()
     shown = ("new_problems", "epochs", "seconds", "out_of_time", "unchanged")
     changed = sorted({row.device for row in report.evaluated if row.records == OLD})
-    return checkpoint, {**{name: content[name] for name in shown}, "changed": changed}
+    return adapted, {**{name: content[name] for name in shown}, "changed": changed}
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -159,19 +134,17 @@ def table(rows: Sequence[Row]) -> str:
 
 def claim(rows: Sequence[Row]) -> str:
     """The sentence with the figures that matter: the best model on every group, in every setting."""
-    best = OURS if any(row["method"] == OURS for row in rows) else "trees"
     parts = []
     for group in dict.fromkeys(row["left_out"] for row in rows):
         figures = []
         for setting in (NEVER, CALIBRATED, FEW, BOTH):
-            own = [row for row in rows if (row["left_out"], row["method"], row["setting"]) == (group, best, setting)]
+            own = [row for row in rows if (row["left_out"], row["method"], row["setting"]) == (group, OURS, setting)]
             devices = {row["device"] for row in own}
             by_count = {row["measured"]: row for row in own if row["device"] in ({ALL} if ALL in devices else devices)}
             if by_count:
                 figures.append(f"{by_count[COUNTS[0]]['share']:.3f} / {by_count[COUNTS[-1]]['share']:.3f} {setting}")
         parts.append(f"on {group} {', '.join(figures)}")
-    subject = f"{OURS} reaches" if best == OURS else "Trees reach"
-    return (f"{subject}, of the best known speed (first proposal / best of {COUNTS[-1]}), "
+    return (f"{OURS} reaches, of the best known speed (first proposal / best of {COUNTS[-1]}), "
             f"on a machine or runtime that the training never saw: {'; '.join(parts)}.")
 
 
@@ -205,7 +178,7 @@ def command(results: Results) -> str:
 def other_devices(results: Results) -> list[str]:
     """A sentence about the devices that the retrainings were not for, if there were any."""
     retrainings = [training["retraining"] for training in results["trainings"].values() if "retraining" in training]
-    if not any("unchanged" in retraining for retraining in retrainings):  # trees alone are no checkpoint
+    if not retrainings:
         return []
     changed = sorted({device for retraining in retrainings for device in retraining["changed"]})
     words = f", except for {', '.join(changed)}, where kernels were new" if changed else ""
@@ -218,7 +191,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = OneLineParser(__doc__)
     add_out(parser)
     parser.add_argument("--leave", nargs="+", help="machines and runtimes to leave out [default: each in turn]")
-    parser.add_argument("--trees-only", action="store_true", help="train no transformer: minutes instead of hours")
     parser.add_argument("--few", type=int, default=20, help="problems of the machine to learn then; 0: none")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=positive, default=30)
@@ -246,6 +218,6 @@ def run(given: argparse.Namespace) -> None:
         rows += own
         say(table(own))
     results = {"date": today(), "seed": given.seed, "few": given.few, "epochs": given.epochs, "extra": given.extra,
-               "trees_only": given.trees_only, "trainings": trainings, "rows": rows}
+               "trainings": trainings, "rows": rows}
     publish(given.out, page, results)
     print(f"{table(rows)}\n\n{claim(rows)}")

@@ -19,12 +19,14 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
-from seqtune.predictor.learning.tasks.shares import Outcome
+from seqtune.predictor.learning.tasks.adaptation import retraining
+from seqtune.predictor.learning.tasks.shares import OURS, Outcome
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 from tests.support.installation.optional import TRAINING, needs
+from tests.support.learning.short_training import QUICK, train
 from tests.support.measuring.instant import DEVICE, Instant
 
 OTHER = replace(DEVICE, architecture="stone", l2_bytes=2 << 20)
@@ -85,18 +87,23 @@ def test_problems_with_a_kernel_that_only_the_machine_has_are_not_evaluated(data
 
 
 @needs(*TRAINING)
-def test_a_machine_is_evaluated_before_and_after_a_few_of_its_problems(data: Dataset) -> None:
-    given = argparse.Namespace(trees_only=True, few=2, seed=0, threads=1)
+def test_a_machine_is_evaluated_before_and_after_a_few_of_its_problems(
+        data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "trained", lambda given, split: (train(split.without, replace(QUICK, epochs=1))[0], {}))
+    monkeypatch.setattr(retraining, "RETRAINING", replace(
+        retraining.RETRAINING, epochs=1, batch=16, sentences=4, extra=0, trees=QUICK.trees, added=10))
+    given = argparse.Namespace(few=2, seed=0, threads=1)
     rows, training = machines.evaluate_group(given, left_out(data, "stone"))
     assert {row["setting"] for row in rows} == {machines.NEVER, machines.CALIBRATED, machines.FEW, machines.BOTH}
-    assert {row["method"] for row in rows if row["setting"] == machines.NEVER} == {"trees", "default", "random"}
+    assert {row["method"] for row in rows if row["setting"] == machines.NEVER} == {
+        OURS, "transformer", "trees", "default", "random"}
     assert all(0 < row["share_low"] <= row["share"] <= row["share_high"] <= 1 for row in rows)
     assert training["calibration"][DEVICE.name]["problems"] > 1
     page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "epochs": 30, "extra": 3000, "rows": rows,
                           "trainings": {"stone": training}})
     assert page.command.startswith("python -m benchmarks machines --leave stone --epochs 30")
-    assert page.claim.startswith("Trees reach, of the best known speed (first proposal / best of 5)")
-    assert page.tables.count("| stone |") == 3 + 1 + 1 + 1
+    assert page.claim.startswith("seqtune reaches, of the best known speed (first proposal / best of 5)")
+    assert page.tables.count("| stone |") == 5 + 1 + 3 + 1
 
 
 def test_the_page_says_that_a_retraining_changes_no_other_device() -> None:
