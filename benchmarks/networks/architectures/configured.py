@@ -1,11 +1,12 @@
 """Architectures that transformers builds from its own configurations, with random weights.
 
 Every class here takes and returns plain tensors, so that each peer can be called in the same way. Values that differ
-from the defaults of a configuration are those of the published checkpoint that the function names.
+from the defaults of a configuration are those of the published checkpoint that is named above it.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -62,81 +63,33 @@ class Decode(nn.Module):
                                  for part in (layer.keys, layer.values)))
 
 
-def resnet18() -> nn.Module:
-    """microsoft/resnet-18."""
-    from transformers import ResNetConfig, ResNetForImageClassification
+def _built(name: str, task: str, result: str, **values: Any) -> Field:
+    """The model of a name for a task, with the values of its configuration that are not the defaults."""
+    import transformers
 
-    config = ResNetConfig(depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], layer_type="basic", num_labels=CLASSES)
-    return Field(ResNetForImageClassification(config), "logits")
-
-
-def resnet50() -> nn.Module:
-    """microsoft/resnet-50."""
-    from transformers import ResNetConfig, ResNetForImageClassification
-
-    config = ResNetConfig(num_labels=CLASSES)
-    return Field(ResNetForImageClassification(config), "logits")
+    configuration = getattr(transformers, f"{name}Config")(**values)
+    return Field(getattr(transformers, f"{name}{task}")(configuration), result)
 
 
-def regnet_y_800mf() -> nn.Module:
-    """facebook/regnet-y-008."""
-    from transformers import RegNetConfig, RegNetForImageClassification
+_classifier = partial(_built, task="ForImageClassification", result="logits", num_labels=CLASSES)
+_encoder = partial(_built, result="last_hidden_state")
 
-    config = RegNetConfig(depths=[1, 3, 8, 2], hidden_sizes=[64, 128, 320, 768], groups_width=16, num_labels=CLASSES)
-    return Field(RegNetForImageClassification(config), "logits")
-
-
-def mobilenet_v2() -> nn.Module:
-    """google/mobilenet_v2_1.0_224 with the padding of the paper, the same on all sides."""
-    from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
-
-    config = MobileNetV2Config(tf_padding=False, num_labels=CLASSES)
-    return Field(MobileNetV2ForImageClassification(config), "logits")
-
-
-def convnext_tiny() -> nn.Module:
-    """facebook/convnext-tiny-224. Blocks count from the start (0.1, not 1e-6), so that an error in one is seen."""
-    from transformers import ConvNextConfig, ConvNextForImageClassification
-
-    config = ConvNextConfig(layer_scale_init_value=0.1, num_labels=CLASSES)
-    return Field(ConvNextForImageClassification(config), "logits")
-
-
-def swin_tiny() -> nn.Module:
-    """microsoft/swin-tiny-patch4-window7-224."""
-    from transformers import SwinConfig, SwinForImageClassification
-
-    config = SwinConfig(num_labels=CLASSES)
-    return Field(SwinForImageClassification(config), "logits")
-
-
-def vit_base() -> nn.Module:
-    """google/vit-base-patch16-224."""
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(num_labels=CLASSES)
-    return Field(ViTForImageClassification(config), "logits")
-
-
-def bert_base() -> nn.Module:
-    """bert-base-uncased."""
-    from transformers import BertConfig, BertModel
-
-    return Field(BertModel(BertConfig()), "last_hidden_state")
-
-
-def distilbert() -> nn.Module:
-    """distilbert-base-uncased."""
-    from transformers import DistilBertConfig, DistilBertModel
-
-    return Field(DistilBertModel(DistilBertConfig()), "last_hidden_state")
-
-
-def t5_small_encoder() -> nn.Module:
-    """The encoder of t5-small."""
-    from transformers import T5Config, T5EncoderModel
-
-    return Field(T5EncoderModel(T5Config()), "last_hidden_state")
+# microsoft/resnet-18 and resnet-50
+resnet18 = partial(_classifier, "ResNet", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], layer_type="basic")
+resnet50 = partial(_classifier, "ResNet")
+# facebook/regnet-y-008
+regnet_y_800mf = partial(_classifier, "RegNet", depths=[1, 3, 8, 2], hidden_sizes=[64, 128, 320, 768], groups_width=16)
+# google/mobilenet_v2_1.0_224 with the padding of the paper, the same on all sides
+mobilenet_v2 = partial(_classifier, "MobileNetV2", tf_padding=False)
+# facebook/convnext-tiny-224. Blocks count from the start (0.1, not 1e-6), so that an error in one is seen
+convnext_tiny = partial(_classifier, "ConvNext", layer_scale_init_value=0.1)
+# microsoft/swin-tiny-patch4-window7-224, google/vit-base-patch16-224
+swin_tiny = partial(_classifier, "Swin")
+vit_base = partial(_classifier, "ViT")
+# bert-base-uncased, distilbert-base-uncased, and the encoder of t5-small
+bert_base = partial(_encoder, "Bert", "Model")
+distilbert = partial(_encoder, "DistilBert", "Model")
+t5_small_encoder = partial(_encoder, "T5", "EncoderModel")
 
 
 def whisper_tiny_encoder() -> nn.Module:
