@@ -192,14 +192,13 @@ def tables(rows: list[dict[str, Any]], starts: dict[str, float], dispatch: dict[
 def page(results: Results) -> Page:
     """Make the page of the results."""
     medians = [row["new"]["median_ms"] for row in results["warm"] if row["device"] not in (*GPUS, MIOPEN[1])]
-    first = results.get("first_problem_ms")  # older results lack it
     return Page(
         "latency", "How long a prediction takes",
         f"A prediction of {results['beam']} configurations for a new problem takes {min(medians):.0f} to "
         f"{max(medians):.0f} ms in a running process.",
         "python -m benchmarks latency --out docs",
         "\n\n".join([tables(results["warm"], results["cold_seconds"], results["call_microseconds"]),
-                     *([first_table(first)] if first else []), busy_table(results["beside_busy"]),
+                     first_table(results["first_problem_ms"]), busy_table(results["beside_busy"]),
                      parts_tables(results)]), measured_on(results),
         "The problems are sampled at random, and predictions use one thread. `new`: problems whose search space has to "
         "be enumerated; `again`: the same problems a second time. `beside a busy process`: known problems on the first "
