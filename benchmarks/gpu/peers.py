@@ -15,6 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 from benchmarks.common.contest import Contestant
+from benchmarks.kernels.problem_sets import window_of
 from seqtune.errors import UnavailableError, one_line
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem
@@ -75,9 +76,7 @@ def _convolutions(problem: Problem, tensors: Mapping[str, Any]) -> Calls:
 
     nhwc = problem["layout"] == "NHWC"
     x = tensors["x"].permute(0, 3, 1, 2) if nhwc else tensors["x"]
-    stride, padding, dilation = ([problem.size(f"{name}_h"), problem.size(f"{name}_w")]
-                                 for name in ("stride", "pad", "dilation"))
-    rest: tuple[Any, ...] = (None, stride, padding, dilation, problem.size("groups"))
+    rest: tuple[Any, ...] = (None, *window_of(problem))
     last, weights = torch.channels_last, tensors["weights"]
     plain = x.contiguous(), weights.contiguous()
     channels_last = x.contiguous(memory_format=last), weights.contiguous(memory_format=last)

@@ -23,7 +23,7 @@ from seqtune.errors import SeqtuneError
 from seqtune.tuner.measuring.deadline import Deadline
 
 from .layer import RELU6, Layer
-from .problem_sets import NODE, STEP
+from .problem_sets import NODE, STEP, window_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,9 +153,8 @@ def _convolution(layer: Layer, parameter: Any) -> Any:
     from openvino import opset13
 
     problem, operands = layer.problem, layer.operands
-    strides, padding, dilations = ([problem.size(f"{name}_h"), problem.size(f"{name}_w")]
-                                   for name in ("stride", "pad", "dilation"))
-    weights, groups = operands["weights"], problem.size("groups")
+    strides, padding, dilations, groups = window_of(problem)
+    weights = operands["weights"]
     if groups == 1:
         node = opset13.convolution(parameter, opset13.constant(weights), strides, padding, padding, dilations)
     else:

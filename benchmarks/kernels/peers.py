@@ -16,7 +16,7 @@ from benchmarks.common.contest import Contestant
 from benchmarks.common.progress import say
 
 from .layer import RELU6, Layer
-from .problem_sets import READ
+from .problem_sets import READ, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _onednn_convolution(layer: Layer) -> Call:
     import torch
 
     x = _image(layer)
-    stride, padding, dilation, groups = _window(layer)
+    stride, padding, dilation, groups = window_of(layer.problem)
     reorder: Any = torch._C._nn.mkldnn_reorder_conv2d_weight
     packed = reorder(tensor(layer.operands["weights"]).to_mkldnn(), padding, stride, dilation, groups, list(x.shape))
     activation: tuple[Any, ...] = ("hardtanh", [0.0, RELU6], "") if layer.relu6 else ("none", [], "")
@@ -95,7 +95,7 @@ def _conv2d(layer: Layer, channels_last: bool) -> Call:
     format = torch.channels_last if channels_last else torch.contiguous_format
     x = _image(layer).contiguous(memory_format=format)
     weights = tensor(layer.operands["weights"]).contiguous(memory_format=format)
-    stride, padding, dilation, groups = _window(layer)
+    stride, padding, dilation, groups = window_of(layer.problem)
     run = partial(conv2d, x, weights, _bias(layer), stride, padding, dilation, groups)
     return (lambda: hardtanh_(run(), 0.0, RELU6)) if layer.relu6 else run
 
@@ -107,13 +107,6 @@ def _image(layer: Layer) -> Tensor:
 
 def _bias(layer: Layer) -> Tensor | None:
     return tensor(layer.operands["bias"]) if "bias" in layer.operands else None
-
-
-def _window(layer: Layer) -> tuple[list[int], list[int], list[int], int]:
-    """Stride, padding, dilation and groups."""
-    stride, padding, dilation = ([layer.problem.size(f"{name}_h"), layer.problem.size(f"{name}_w")]
-                                 for name in ("stride", "pad", "dilation"))
-    return stride, padding, dilation, layer.problem.size("groups")
 
 
 def _product(layer: Layer, call: Callable[[Tensor, Tensor], Call]) -> Call:
@@ -179,7 +172,7 @@ def _onnx_convolution(layer: Layer) -> Call:
     """ONNX Runtime's Conv with constant weights; its images are NCHW."""
     import numpy as np
 
-    stride, padding, dilation, groups = _window(layer)
+    stride, padding, dilation, groups = window_of(layer.problem)
     constants = {"b": layer.operands["weights"], **{name: layer.operands[name] for name in ("bias",)
                                                     if name in layer.operands}}
     return _onnx_call(layer, "Conv", [name for name in constants if name != "b"],

@@ -111,6 +111,13 @@ def described(problem: Problem) -> str:
     return f"{sizes['r']}×{sizes['s']}{stride}, {channels}, {sizes['h']} × {sizes['w']}"
 
 
+def window_of(problem: Problem) -> tuple[list[int], list[int], list[int], int]:
+    """The stride, padding and dilation of a convolution, each (height, width), and its groups."""
+    stride, padding, dilation = ([problem.size(f"{name}_h"), problem.size(f"{name}_w")]
+                                 for name in ("stride", "pad", "dilation"))
+    return stride, padding, dilation, problem.size("groups")
+
+
 def _convolutions(name: str, fused: bool = False) -> dict[str, Problem]:
     """The distinct convolutions of a network in NHWC: C1, C2, ... in the order of execution.
 
