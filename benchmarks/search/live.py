@@ -29,8 +29,7 @@ from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.comparison import Search
 from benchmarks.search.drawn_problems import drawn
 from benchmarks.search.live_page import leads_of, moments, rows_of, table
-from benchmarks.search.peer_search import search_as_peer
-from benchmarks.search.peers import PREFIX
+from benchmarks.search.peers import PREFIX, search_as_peer
 from benchmarks.search.trials import SearchRun, Trial
 from seqtune.cli.arguments import parts
 from seqtune.data.journal.journal import Journal
@@ -107,11 +106,15 @@ class LiveProblem:
                 elapsed = time.monotonic() - start + measurer.debt
                 steps.append(Trial(number, measurement.seconds, elapsed, measurement.build_seconds))
 
+            def measure(numbers: Sequence[int], best: float) -> Iterator[Measurement]:
+                measured = measurer.measure(self.problem, [task[number] for number in numbers], DEFAULTS, best)
+                return (measurement for _, measurement in measured)
+
             task, trials, seed = Task.of(self.problem, self.device), self.budgets[-1], search.seed or 0
             if is_ours(search):
                 search_as_ours(task, search.method, trials, seed, measurer, note)
             else:
-                search_as_peer(task, search.method.removeprefix(PREFIX), trials, seed, measurer, note)
+                search_as_peer(task, search.method.removeprefix(PREFIX), trials, seed, measure, note)
         return SearchRun(tuple(steps)).to_json()
 
     def outcomes(self, results: Mapping[Search, Any], finished: Finished) -> list[Row]:

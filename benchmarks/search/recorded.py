@@ -1,8 +1,8 @@
 """Recorded problems: searches in which a measurement is a look-up, compared by their shares of the optimum's speed.
 
 A method of ours may know something beforehand: `portfolio+history` knows the records of other problems or devices,
-`portfolio+proposals` begins with the predictor's proposals. Kernel Tuner's strategies search the same spaces in its own
-simulation mode.
+`portfolio+proposals` begins with the predictor's proposals. Kernel Tuner's strategies search the same spaces with the
+same look-ups.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import numpy as np
 
 from benchmarks.common.finished import Finished
 from benchmarks.common.page import Page, Results, evaluated
-from benchmarks.common.progress import say
 from benchmarks.common.report import Row, markdown, today
 from benchmarks.search.comparison import Search
-from benchmarks.search.peers import PREFIX, Peer, cache_path, searchable, write_cache
+from benchmarks.search.peers import PREFIX, Peer
 from seqtune.api.replaying import Replayed, recorded_spaces
 from seqtune.cli.arguments import parts
 from seqtune.data.dataset import Dataset
@@ -79,9 +78,7 @@ class RecordedProblem:
         """The best share after each evaluation, (seed, evaluation)."""
         recorded = replace(self.recorded, history=())
         if search.method.startswith(PREFIX):
-            if not cache_path(finished.folder, recorded).exists():
-                write_cache(finished.folder, recorded)
-            method: SearchMethod = Peer(search.method.removeprefix(PREFIX), finished.folder)
+            method: SearchMethod = Peer(search.method.removeprefix(PREFIX))
         else:
             strategy, _, knowledge = search.method.partition("+")
             method = StrategyMethod(strategy_factory(strategy))
@@ -104,14 +101,9 @@ def spaces(given: argparse.Namespace, methods: Sequence[str]) -> list[RecordedPr
     if given.data is None:
         raise MisuseError("--on recorded needs --data RECORDED, a folder of recorded spaces or a data set")
     transfer = "leave-device-out" if any(name.endswith("+history") for name in methods) else None
-    problems = []
-    for recorded in recorded_spaces(read_dataset(given.data), transfer, parts(given.problems), parts(given.devices)):
-        reason = searchable(recorded) if any(name.startswith(PREFIX) for name in methods) else None
-        if reason is not None:
-            say(f"{recorded.space} on {recorded.device} is left out: {reason}")
-            continue
-        problems.append(RecordedProblem(recorded, max(1, *given.budgets), given.seeds, given.jobs, records_of_devices))
-    return problems
+    return [RecordedProblem(recorded, max(1, *given.budgets), given.seeds, given.jobs, records_of_devices)
+            for recorded in recorded_spaces(read_dataset(given.data), transfer, parts(given.problems),
+                                            parts(given.devices))]
 
 
 def records_of_devices(recorded: RecordedSpace) -> tuple[MeasuredTask, ...]:

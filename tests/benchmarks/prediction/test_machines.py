@@ -89,7 +89,8 @@ def test_problems_with_a_kernel_that_only_the_machine_has_are_not_evaluated(data
 @needs(*TRAINING)
 def test_a_machine_is_evaluated_before_and_after_a_few_of_its_problems(
         data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "trained", lambda given, split: (train(split.without, replace(QUICK, epochs=1))[0], {}))
+    quick = replace(QUICK, epochs=1)
+    monkeypatch.setattr(machines, "trained", lambda given, split: (train(split.without, quick)[0], {}))
     monkeypatch.setattr(retraining, "RETRAINING", replace(
         retraining.RETRAINING, epochs=1, batch=16, sentences=4, extra=0, trees=QUICK.trees, added=10))
     given = argparse.Namespace(few=2, seed=0, threads=1)

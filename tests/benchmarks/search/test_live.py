@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,14 +18,15 @@ from benchmarks.search.comparison import Search
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
 from benchmarks.search.live import LiveProblem, search_as_ours
 from benchmarks.search.live_page import geometric, lead, leads_of, log_shares, moments, rows_of
-from benchmarks.search.peer_search import joined_names, joined_values, search_as_peer
-from benchmarks.search.peers import LIVE_STRATEGIES
+from benchmarks.search.peers import LIVE_STRATEGIES, joined_names, joined_values, search_as_peer
 from benchmarks.search.trials import SearchRun, Trial
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem_sets.collected import further_training
+from seqtune.kernels.problem_sets.collected import problems as collected
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.problem_sets.similarity import near
+from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import DEFAULTS
@@ -50,8 +51,13 @@ def test_families_are_joined_to_one_space_with_every_configuration_once() -> Non
 @needs("kernel_tuner")
 @pytest.mark.parametrize("strategy", LIVE_STRATEGIES)
 def test_strategies_of_kernel_tuner_ask_our_measurer(strategy: str) -> None:
-    fake, numbers = Fake(), []
-    search_as_peer(TASK, strategy, 20, 0, fake, lambda number, measurement: numbers.append(number))
+    fake, numbers = Fake(), list[int]()
+
+    def measure(wanted: Sequence[int], best: float) -> Iterator[Measurement]:
+        measured = fake.measure(PROBLEM, [TASK[number] for number in wanted], DEFAULTS, best)
+        return (measurement for _, measurement in measured)
+
+    search_as_peer(TASK, strategy, 20, 0, measure, lambda number, measurement: numbers.append(number))
     assert len(set(numbers)) == len(numbers) == len(fake.measured)
     assert 15 <= len(numbers) <= 20  # simulated annealing ends after three quarters of its budget
     assert [TASK[number] for number in numbers] == fake.measured
@@ -192,7 +198,7 @@ def test_drawn_problems_are_new_to_all_data_and_large_enough() -> None:
     assert [device.backend for device, _ in problems] == ["llvm", "opencl"] * 2
     assert {problem.type for _, problem in problems[::2]} == {"conv2d", "gemm"}
     assert all(CONFIGURATIONS[0] <= len(Task.of(problem, device)) for device, problem in problems)
-    known = problems[0][1]
-    assert known not in candidates([known])
-    assert not any(near(known, other) for other in locked_problems())
+    split = collected()
+    known = SimilarityIndex([*split.training, *split.held_out, *further_training(), *locked_problems()])
+    assert not any(map(known.has_near, candidates()))
     assert drawn(devices, 4, seed=1) != problems
