@@ -60,7 +60,7 @@ def test_openvino_s_node_stands_beside_our_step_where_it_was_timed() -> None:
 
 def test_other_runtimes_are_the_peers_of_the_first() -> None:
     runtimes = PROBLEM_SETS["runtimes"]
-    label = next(iter(runtimes.problems()))
+    label = next(iter(runtimes.make()))
     rows = timed(label, 2, {"opencl.direct": 4.0, "opencl.gemm": 2.0, "opencl:intel-cpu opencl.direct": 3.0,
                             "opencl:intel-cpu opencl.gemm": 1.0})
     one, = compared(runtimes, rows)
