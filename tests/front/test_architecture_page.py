@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from docs.generate import import_arrows
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
@@ -51,14 +50,3 @@ def test_the_walk_of_a_prediction_names_the_files_that_predictions_enter(tmp_pat
     printed = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, check=True, cwd=ROOT,
                              env={**os.environ, "XDG_DATA_HOME": str(tmp_path)}).stdout
     assert set(printed.split()) == walk
-
-
-def test_every_user_of_the_comparison_is_listed() -> None:
-    known = import_arrows.modules()
-    target = ("tuner", "measuring", "comparison")
-    users = {path.as_posix() for path in known.values() if target in import_arrows.imports(path, known)}
-    users |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks").rglob("*.py")
-              if "seqtune.tuner.measuring.comparison import" in path.read_text()}
-    text = PAGE.read_text()
-    listed = set(re.findall(r"`([\w/]+\.py)`", text[text.index("Users of the module"):text.index("**An element type")]))
-    assert listed == users
