@@ -154,7 +154,7 @@ def search_as_ours(task: Task, strategy: str, trials: int, seed: int, measurer: 
                             slowness=slowness_for)
     with tempfile.TemporaryDirectory(prefix="seqtune-") as folder, Journal(Path(folder) / "trials.sqlite") as journal:
         measuring = MeasuredSearch(task, journal, measurer, options, Budget(trials))
-        measuring.run(measuring.search.strategy(), options.batch)
+        measuring.run()
 
 
 def problems(given: argparse.Namespace, methods: Sequence[str]) -> list[LiveProblem]:

@@ -60,7 +60,7 @@ class TuningProgressBar:
         self.seconds = seconds  # the budget of each problem
         self.console = Console(stderr=True, highlight=False)
         self.bar: Progress | None = None
-        self.task: Problem | str | None = None  # the problem that the trials belong to, or "3 problems"
+        self.problem: Problem | None = None  # that the trials belong to
         self.began = self.printed = 0.0
         self.last = ""
 
@@ -79,11 +79,10 @@ class TuningProgressBar:
         self._end()
 
     def __call__(self, step: TuningProgress) -> None:
-        task = step.problem if step.problems == 1 else f"{step.problems} problems"
-        name = task if isinstance(task, str) else task.brief()
-        if task != self.task:
+        name = step.problem.brief()
+        if step.problem != self.problem:
             self._end()
-            self.task, self.began, self.printed = task, time.monotonic(), time.monotonic()
+            self.problem, self.began, self.printed = step.problem, time.monotonic(), time.monotonic()
             if self.bar is not None:
                 for identifier in self.bar.task_ids:
                     self.bar.remove_task(identifier)
@@ -93,8 +92,7 @@ class TuningProgressBar:
         seconds = (step.total - step.done) / rate if rate else math.inf
         seconds = min(seconds, math.inf if self.seconds is None else max(0.0, self.seconds - elapsed))
         left = f", {seconds:.0f} s left" if math.isfinite(seconds) else ""
-        of = "" if step.problems == 1 else f" of {step.problem.brief()}"
-        rest = f"{rate:.1f}/s, best {duration(step.best)}{of}{left}"
+        rest = f"{rate:.1f}/s, best {duration(step.best)}{left}"
         self.last = f"{name}: {step.done}/{step.total}, {rest}"
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=step.done, total=step.total, rest=rest)

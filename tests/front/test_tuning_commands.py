@@ -144,26 +144,23 @@ def test_ctrl_c_is_one_line_and_the_run_is_resumed(run: Run, tmp_path: Path) -> 
 def test_a_budget_that_the_journal_uses_up_is_noted(
         run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["tune", "gemm", "m=8", "n=8", "k=8", "--strategy", "random", "--journal", str(tmp_path / "j.sqlite")]
-    assert "remarks" not in run(*words, "--total", "4")
-    for option, number in (("--total", "4"), ("--total", "3"), ("--trials", "4")):
-        [remark] = run(*words, option, number)["remarks"]
-        assert remark == (f"no new trial: the 4 trials in the journal count towards {option} {number}, which they use "
-                          "up; a larger number goes on")
-    assert main([*words, "--total", "4"]) == 0
+    assert "remarks" not in run(*words, "--trials", "4")
+    [remark] = run(*words, "--trials", "4")["remarks"]
+    assert remark == ("no new trial: the 4 trials in the journal count towards --trials 4, which they use up; a larger "
+                      "number goes on")
+    assert main([*words, "--trials", "4"]) == 0
     assert "no new trial: the 4 trials in the journal" in capsys.readouterr().out
-    assert "remarks" not in run(*words, "--total", "5")
+    assert "remarks" not in run(*words, "--trials", "5")
 
 
-def test_a_budget_that_several_problems_use_up_is_counted_for_each_or_for_these_alone(run: Run, tmp_path: Path) -> None:
+def test_a_budget_that_several_problems_use_up_is_counted_for_each(run: Run, tmp_path: Path) -> None:
     problems = tmp_path / "problems.txt"
     problems.write_text("gemm m=8 n=8 k=8\ngemm m=16 n=16 k=16\n")
     words = ["--strategy", "random", "--journal", str(tmp_path / "j.sqlite")]
     run("tune", "gemm", "m=32", "n=32", "k=32", "--trials", "5", *words)  # another problem of the journal
-    for option, number, counted in (("--trials", "3", "3 trials of each problem"),
-                                    ("--total", "6", "6 trials of these 2 problems")):
-        run("tune", "--problems", problems, option, number, *words)
-        [remark] = run("tune", "--problems", problems, option, number, *words)["remarks"]
-        assert remark.startswith(f"no new trial: the {counted} in the journal count towards {option} {number}, which")
+    run("tune", "--problems", problems, "--trials", "3", *words)
+    [remark] = run("tune", "--problems", problems, "--trials", "3", *words)["remarks"]
+    assert remark.startswith("no new trial: the 3 trials of each problem in the journal count towards --trials 3, ")
 
 
 def test_other_work_on_the_machine_is_noted_at_the_beginning_and_at_the_end(

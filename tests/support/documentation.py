@@ -40,7 +40,7 @@ _PROBLEMS = 5  # rows of a page's CSV, the fewest that can be learned from
 _FEW = "gemm m=16 n=64 k=64\nconv2d c=16 size=14 k=16 filter=3 pad=1\n"  # stands for whole networks
 _HELD_OUT = "gemm m=64 n=512 k=256\n"
 _SENTENCE = 9  # words; shorter sentences may stand on several pages
-_LIMITS = {"--trials": 3, "--total": 6, "--seconds": 0.3, "--top": 3, "--sample": 1}
+_LIMITS = {"--trials": 3, "--seconds": 0.3, "--top": 3, "--sample": 1}
 _VERIFICATION = "60"  # seconds, which no busy machine exceeds: the fixture `few_rounds` keeps it short
 _CODE = {"verify=True)": f"verify=True, seconds={_VERIFICATION})", "seconds=5": f"seconds={_VERIFICATION}",
          "trials=20": "trials=3"}
@@ -203,7 +203,7 @@ def shortened(arguments: Sequence[str]) -> list[str]:
             words[place + 1] = "few.txt" if option == "--problems" else "held-out.txt"
     if "--verify" in words:
         words += ["--seconds", _VERIFICATION, *([] if "--top" in words else ["--top", str(_LIMITS["--top"])])]
-    if words[0] == "tune" and not {"--trials", "--seconds", "--total"} & set(words):
+    if words[0] == "tune" and not {"--trials", "--seconds"} & set(words):
         words += ["--trials", "3"]
     if words[0] in ("train", "retrain") and "--epochs" not in words:
         words += ["--epochs", "2"]

@@ -13,7 +13,6 @@ from seqtune.kernels.problem import Problem
 
 from ..run.plan import Plan, Skipped
 from ..run.result import TuningResult
-from ..run.scheduler import SharedBudget
 from .control import ALIKE, Probe
 from .group_search import GroupSearch
 from .member import MemberPhase
@@ -38,8 +37,6 @@ class Group:
         self.closed = 0  # trials of the searches that have a result
         self.pace = 0.0  # s for a configuration, of any problem; 0: not known
         self.empty_since: float | None = None  # engine's seconds, since when no member is usable
-        self._shared: SharedBudget[GroupSearch] | None = None  # set when all problems are open
-        self._is_spent = False  # whether the shared budget is spent
         self._open_search = open_search
         self._median: float | None = None  # of the members' references, in seconds
         self._has_median = False
@@ -92,24 +89,6 @@ class Group:
         """Let a search pass on a complete round and propose the next one, and offer what it has."""
         search.advance(self.round_size())
         self.offer(search)
-        if search.awaits_trials and search.is_idle:
-            self._spend()
-
-    def _spend(self) -> None:
-        """Continue the searches to which the shared budget allots trials; when all is spent, begin their finals."""
-        while self._shared is not None and self._shared.searches and not self._is_spent:
-            chosen = self._shared.allot_next(self.usable)
-            for search in chosen:
-                search.rebuild_strategy()
-            if not chosen and self._shared.active:
-                return
-            if not chosen:
-                self._is_spent, chosen = True, self._shared.searches
-                for search in chosen:
-                    search.awaits_trials = False
-            for search in chosen:
-                search.advance(self.round_size())
-                self.offer(search)
 
     def collect(self) -> Iterator[TuningResult]:
         """Yield the results that have become known since the last call."""
@@ -136,8 +115,6 @@ class Group:
     def next_search(self, state: MemberState) -> GroupSearch | None:
         """The search of which a member should get work: that of its last batch, else the oldest; None if none has any.
         """
-        if self.plan.budget.total is not None and self.unopened:
-            self._open_all(self.plan.budget.total)
         last = state.last
         if last is not None and last.waiting and state.name not in last.refused:
             return last
@@ -156,20 +133,6 @@ class Group:
                 return opened
         return None
 
-    def _open_all(self, total: int) -> None:
-        """Open all problems, because they share the budget, and allot each its first part."""
-        while self.unopened:
-            self._open(self.unopened.popleft())
-        searches = list(self.searches.values())
-        self._shared = SharedBudget(total, self.plan.options.batch, searches)
-        for search in searches:
-            while self._shared.allot_first(search):
-                pass
-        for search in searches:
-            search.advance(self.round_size())
-            self.offer(search)
-        self._spend()
-
     def _open(self, problem: Problem) -> GroupSearch | None:
         try:
             search = self._open_search(problem, self.device)
@@ -186,8 +149,6 @@ class Group:
         count = 1.0
         if search.pace or self.pace:
             count = seconds / search.pace if search.pace else FIRST_SHARE * seconds / self.pace
-        if self._shared is not None and self._shared.is_choosing:
-            count = min(count, math.ceil(self._shared.batch / max(1, self.usable)))
         if not self.unopened:  # divide a round where there are more members than searches
             count = min(count, math.ceil(self.round_size() * min(1, len(self.searches) / max(1, len(self.members)))))
         return max(1, min(most, int(count)))
@@ -203,7 +164,6 @@ class Group:
         self.closed += search.search.done
         search.stop()
         self.skipped.append(Skipped(problem, self.device, reason))
-        self._spend()
 
     def refusing(self, search: GroupSearch) -> str:
         """Why no member can measure a problem, or an empty text while there may be one that can."""
@@ -234,7 +194,5 @@ class Group:
         """The number of trials that are done, and an estimate of the number of all."""
         limits = [search.search.limit for search in self.searches.values()]
         done = self.closed + sum(search.search.done for search in self.searches.values())
-        if self.plan.budget.total is not None:
-            return done, max(done, self.plan.budget.total if self._shared is None else self._shared.limit)
         mean = sum(limits) / len(limits) if limits else 0
         return done, max(done, int(self.closed + sum(limits) + mean * len(self.unopened)))

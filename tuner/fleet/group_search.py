@@ -30,12 +30,7 @@ class GroupSearch:
     """A search of one task by the members of a group."""
 
     def __init__(self, task: Task, journal: Journal, budget: Budget, options: TuningOptions) -> None:
-        """Begin a search. With a shared budget the search has the trials of the journal, and further ones are allotted.
-        """
         self.search, self.budget, self.options = Search(task, journal, options, budget.trials), budget, options
-        self.awaits_trials = budget.total is not None  # further trials may be allotted
-        if self.awaits_trials:
-            self.search.recall()
         self.group_key = group_key(task.device)
         self.strategy = self.search.strategy()
         self.waiting: deque[Configuration] = deque()  # configurations to be handed out
@@ -65,16 +60,6 @@ class GroupSearch:
         return self._final_rounds[0]
 
     @property
-    def is_idle(self) -> bool:
-        """Whether it has made all trials that it may make, or has no more to propose."""
-        done = self.search.done >= self.search.limit or self.search.ended
-        return done and not (self._pending or self.waiting or self._handed_out)
-
-    def rebuild_strategy(self) -> None:
-        """Build the strategy again, which then learns from the other problems' latest trials."""
-        self.strategy = self.search.strategy()
-
-    @property
     def is_offering(self) -> bool:
         """Whether there is something to hand out."""
         return bool(self.waiting) or (self.searched and self.result() is None and not self.unwritten
@@ -89,13 +74,13 @@ class GroupSearch:
             self._round, self._answers = [], {}
             seconds = self.budget.seconds
             if self.search.done >= self.search.limit or (seconds is not None and self._spent >= seconds):
-                self.searched = not (self._handed_out or self.awaits_trials)
+                self.searched = not self._handed_out
                 return
             self._round = self.search.propose(self.strategy, min(count, self.search.limit - self.search.done))
             self._pending = set(self._round)
             self.waiting.extend(configuration for configuration in self._round if configuration not in self._handed_out)
             if self.search.ended:
-                self.searched = not (self._handed_out or self.awaits_trials)
+                self.searched = not self._handed_out
                 return
 
     def take(self, count: int) -> Work:

@@ -1,10 +1,9 @@
 """A run: a plan is searched by what measures it, and every measurement becomes a record in the journal.
 
-`plan` says what is searched, with which budget and how. `scheduler` decides which search continues: without a shared
-budget the problems follow one another, with one the search with the greatest expected gain is next. `search` asks the
-strategy and keeps the trials of one task. What measures is this machine (`local_run`), a data set that answers from its
-records (`members.replay`), or the members of a fleet (`fleet.run`). The same plan gives the same kind of results on
-all of them, but they promise different things:
+`plan` says what is searched, with which budget and how. `search` asks the strategy and keeps the trials of one task.
+What measures is this machine (`local_run`), a data set that answers from its records (`members.replay`), or the
+members of a fleet (`fleet.run`). The same plan gives the same kind of results on all of them, but they promise
+different things:
 
 | | this machine and a replay | a fleet |
 | :-- | :-- | :-- |
@@ -12,9 +11,7 @@ all of them, but they promise different things:
 | a killed run repeats | nothing | at most the last block of answers of each member |
 | the strategy receives | each result as it comes | a round of results, in the order of its proposals |
 | `Budget.seconds` | seconds on the clock, with start and finals | seconds that members measured, without finals |
-| `Budget.total` | one budget | one budget for each group of alike devices |
-| first trials of a shared budget | problem after problem, with the others' history | side by side, without it |
-| a repeated problem | counts once with a shared budget, else is resumed | counts once |
+| a repeated problem | is resumed | counts once |
 | results | one for each problem | one for each problem and group, with the members' names |
 | a problem that cannot be measured | is skipped if there are others, else raises | is skipped |
 """

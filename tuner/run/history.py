@@ -18,14 +18,13 @@ MOST_PROBLEMS = 12  # the nearest ones matter most; more only make fitting the t
 LEAST_TRIALS = 4  # of a problem; fewer do not show which configurations are fast
 
 
-def history(journal: Journal, task: Task, until: float | None = None) -> tuple[MeasuredTask, ...]:
+def history(journal: Journal, task: Task) -> tuple[MeasuredTask, ...]:
     """The trials of the nearest other problems, with the current kernels and toolchain; the nearest problem first.
 
-    Only trials before `until` count, a time as in `Record.when`; None: the time of the problem's own first trial.
+    Only trials before the problem's own first trial count.
     """
     problem, device, kernels = task.problem, task.device, task.kernels
-    if until is None:
-        until = min((record.when for record in journal.trial_records(problem, device, kernels)), default=math.inf)
+    until = min((record.when for record in journal.trial_records(problem, device, kernels)), default=math.inf)
     nearest: list[MeasuredTask] = []
     others = [other for other in journal.problems() if other.type == problem.type and other != problem]
     for other in sorted(others, key=lambda other: (distance(other, problem), other.key)):

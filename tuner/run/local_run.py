@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import InterruptedTuning, UnpreparedError
-from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.task import Task
 
 from ..measuring.deadline import Deadline, OutOfTime
 from ..measuring.runner import Measurer
-from ..strategies.strategy import Strategy
 from .finals import measure_finals
-from .plan import DEFAULT_OPTIONS, UNLIMITED, Budget, Plan, Skipped, TuningOptions, TuningProgress
+from .plan import DEFAULT_OPTIONS, UNLIMITED, Budget, Plan, Skipped, TuningOptions
 from .result import TuningResult
-from .scheduler import SharedBudget
 from .search import Search
 
 FINALS = 0.4  # share of a budget in seconds that is kept for the finals at most: a search needs trials, too
@@ -39,78 +36,25 @@ class LocalRun:
         self.skipped: list[Skipped] = []
 
     def results(self) -> Iterator[TuningResult]:
-        """Run; yield the result of each problem: at once, or all at the end if the problems share a budget.
+        """Run the plan, and yield the result of each problem as soon as it is known.
 
-        Then a repeated problem counts once. Raises InterruptedTuning on Ctrl-C; every finished trial is then in the
-        journal. Raises UnpreparedError if the only problem cannot be measured.
+        Raises InterruptedTuning on Ctrl-C; every finished trial is then in the journal. Raises UnpreparedError if the
+        only problem cannot be measured.
         """
+        device = self.measurer.device
         if self.plan.retry_failed:
             kernels = tuple(map(kernel, names()))
             for problem in self.plan.problems:
-                self.journal.forget_failed(problem, self.measurer.device, kernels)
-        total = self.plan.budget.total
-        return self._in_sequence() if total is None else self._with_shared_budget(total)
-
-    def _in_sequence(self) -> Iterator[TuningResult]:
-        for task in self._tasks():
+                self.journal.forget_failed(problem, device, kernels)
+        for task in self.plan.tasks(device, self.skipped.append):
             try:
                 result = tune(task, self.journal, self.measurer, self.plan.budget, self.plan.options)
             except UnpreparedError as error:
-                self._skip(task.problem, error)
+                if len(self.plan.problems) == 1:
+                    raise
+                self.skipped.append(Skipped(task.problem, device, str(error)))
             else:
                 yield result
-
-    def _with_shared_budget(self, total: int) -> Iterator[TuningResult]:
-        def report(progress: TuningProgress) -> None:
-            self.plan.options.on_progress(replace(
-                progress, done=_done(searches), resumed=resumed, total=shared.limit, problems=len(searches)))
-
-        def measure(measuring: MeasuredSearch, strategy: Strategy) -> None:
-            try:
-                measuring.run(strategy, shared.batch)
-            except UnpreparedError as error:
-                self._skip(measuring.search.task.problem, error)
-                waiting.remove(measuring)
-                measuring.search.ended = True
-            measuring.search.limit = measuring.search.done  # the trials that are left go to the other searches
-
-        options = replace(self.plan.options, on_progress=report)
-        tasks = {task.problem: task for task in self._tasks()}
-        searches = [MeasuredSearch(task, self.journal, self.measurer, options) for task in tasks.values()]
-        for measuring in searches:
-            measuring.search.recall()
-        shared, resumed = SharedBudget(total, options.batch, searches), _done(searches)
-        waiting = list(searches)  # for their results
-        try:
-            for measuring in searches:
-                strategy = None
-                while shared.allot_first(measuring):
-                    strategy = measuring.search.strategy() if strategy is None else strategy
-                    measure(measuring, strategy)
-            while chosen := shared.allot_next():
-                for measuring in chosen:
-                    measure(measuring, measuring.search.strategy())
-            while waiting:
-                try:
-                    result = waiting[0].result()
-                except UnpreparedError as error:
-                    self._skip(waiting[0].search.task.problem, error)
-                else:
-                    yield result
-                waiting.pop(0)
-        except KeyboardInterrupt:
-            raise InterruptedTuning(
-                f"stopped after {_done(searches)} trials of {len(searches)} problems; all are in {self.journal.path}; "
-                "run again to resume", [measuring.search.so_far() for measuring in waiting]) from None
-
-    def _tasks(self) -> Iterator[Task]:
-        return self.plan.tasks(self.measurer.device, self.skipped.append)
-
-    def _skip(self, problem: Problem, error: UnpreparedError) -> None:
-        """Skip a problem that cannot be measured here, unless it is the only one."""
-        if len(self.plan.problems) == 1:
-            raise error
-        self.skipped.append(Skipped(problem, self.measurer.device, str(error)))
 
 
 def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLIMITED,
@@ -123,7 +67,7 @@ def tune(task: Task, journal: Journal, measurer: Measurer, budget: Budget = UNLI
     measuring = MeasuredSearch(task, journal, measurer, options, budget)
     search = measuring.search
     try:
-        measuring.run(search.strategy(), options.batch)
+        measuring.run()
         return measuring.result()
     except KeyboardInterrupt:
         raise InterruptedTuning(
@@ -142,21 +86,16 @@ class MeasuredSearch:
         self.search = Search(task, journal, options, budget.trials)
         self.measurer = measurer
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether it has made all trials that it may make, or has no more to propose."""
-        return self.search.done >= self.search.limit or self.search.ended
-
-    def run(self, strategy: Strategy, batch: int) -> None:
+    def run(self) -> None:
         """Propose, measure and pass on results until the limit of trials or the time is spent, or the strategy ends.
 
         Raises OutOfTime if there was no time for a single trial.
         """
         search, options = self.search, self.search.options
-        problem = search.task.problem
+        problem, strategy = search.task.problem, search.strategy()
         search.journal.add_device(search.task.device)
         while search.done < search.limit and self._has_time():
-            missing = search.propose(strategy, min(batch, search.limit - search.done))
+            missing = search.propose(strategy, min(options.batch, search.limit - search.done))
             if search.ended:
                 break
             measuring_options = replace(options.measuring, budget=self.deadline.hard.left)
@@ -198,8 +137,3 @@ class MeasuredSearch:
                 search.journal.add(replace(search.record_of(configuration, measurement, "final"), session=session))
             measured = finals if search.accept_finals(finals) else None
         return search.result_of(measured)
-
-
-def _done(searches: Sequence[MeasuredSearch]) -> int:
-    """The number of trials of all searches."""
-    return sum(measuring.search.done for measuring in searches)

@@ -25,7 +25,6 @@ class Budget:
 
     trials: int | None = None  # of each problem
     seconds: float | None = None  # for each problem in this run
-    total: int | None = None  # trials that all problems share, instead of the other two
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +42,12 @@ class TuningProgress:
     """The state of a run after a trial. On this machine the trial is in the journal by then."""
 
     problem: Problem
-    done: int  # trials so far, of all problems that share the budget
+    done: int  # trials so far
     resumed: int  # trials of these that were in the journal
     total: int  # maximum number of trials by budget and space
     configuration: Configuration
     measurement: Measurement
     best: float  # least time so far, in seconds
-    problems: int = 1  # number of problems that share the budget
 
 
 def no_seeds(task: Task) -> Sequence[Configuration]:

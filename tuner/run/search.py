@@ -25,10 +25,10 @@ from .result import TuningResult
 
 
 class Search:
-    """A search of one task. Trials from `recall` are seeds of its strategies and do not count as progress."""
+    """A search of one task."""
 
     def __init__(self, task: Task, journal: Journal, options: TuningOptions, trial_budget: int | None = None) -> None:
-        """Begin a search. `trial_budget` is the number of trials that the strategy may plan with; None: unlimited."""
+        """Begin a search. `trial_budget` is the maximum number of trials; None: unlimited."""
         self.task, self.journal, self.options = task, journal, options
         self.kernels = {kernel.name: kernel for kernel in task.kernels}
         self.recorded = journal.trials(task.problem, task.device, task.kernels)
@@ -40,7 +40,6 @@ class Search:
         self.limit = len(task) if trial_budget is None else min(trial_budget, len(task))  # trials that it may make
         self.host = platform.node()
         self._device_key, self._fingerprint = task.device.key, task.device.fingerprint  # of every record
-        self.recalled = False
         self.ended = False  # the strategy had nothing more to propose
 
     @property
@@ -53,23 +52,13 @@ class Search:
         """The seconds of the trials, in the order of measurement."""
         return [measurement.seconds for measurement in self.trials.values()]
 
-    def recall(self) -> None:
-        """Take over all trials in the journal, whichever strategy proposed them. Further ones must be allotted."""
-        self.trials = dict(self.recorded)
-        self.resumed = self.limit = self.done
-        self.recalled = True
-        self.best = min(self.times, default=math.inf)
-
     def strategy(self) -> Strategy:
-        """Build a strategy for the task, with the journal's history of other problems and the options' seeds.
-
-        After `recall` the trials so far come first among the seeds, and the history includes the latest trials.
-        """
-        options, tried = self.options, tuple(self.trials) if self.recalled else ()
+        """Build a strategy for the task, with the journal's history of other problems and the options' seeds."""
+        options = self.options
         context = SearchContext(
             self.task, options.seed, self.trial_budget,
-            OnDemand(lambda: history(self.journal, self.task, math.inf if self.recalled else None)),
-            OnDemand(lambda: (*tried, *options.seeds(self.task))),
+            OnDemand(lambda: history(self.journal, self.task)),
+            OnDemand(lambda: options.seeds(self.task)),
             OnDemand(lambda: options.slowness(self.task)))
         return (options.factory or strategy_factory(options.strategy))(context)
 

@@ -165,10 +165,6 @@ def _spent(results: Sequence[Tuned], budget: Budget) -> str:
     if not results or any(result.measured for result in results):
         return ""
     several = len(results) > 1
-    if budget.total is not None:
-        trials = sum(result.trials for result in results)
-        return (f"the {trials} trials{f' of these {len(results)} problems' if several else ''} in the journal count "
-                f"towards --total {budget.total}") if trials >= budget.total else ""
     if budget.trials is None or any(result.trials < budget.trials for result in results):
         return ""
     return (f"the {budget.trials} trials{' of each problem' if several else ''} in the journal count towards --trials "

@@ -34,26 +34,25 @@ Opened = tuple["Run", TuningReport]  # a run, and the report of its results, whi
 
 
 def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
-         trials: int | None = None, seconds: float | None = None, total: int | None = None, seed: int = 0,
+         trials: int | None = None, seconds: float | None = None, seed: int = 0,
          journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
          fleet: str | None = None, progress: Callable[[TuningProgress], None] | None = None,
          fleet_progress: Callable[[FleetProgress], None] | None = None, warn: Say = warned) -> TuningReport:
     """Search the best configurations of one problem, several, or a named set by measuring.
 
-    `trials` and `seconds` are budgets for each problem. A budget of `total` trials is shared by all problems and spent
-    where it improves most. Every measurement is in the journal as soon as it is made; the same call again resumes where
-    this one stopped. `retry_failed` repeats measurements that timed out or crashed. With `replay`, the records of a
-    data set answer instead: nothing is measured and no journal is kept. `device` is a device of that data set then
-    (None: its only one); otherwise None means llvm:0. With `fleet` (`local:2`, `auto`, `ray://HOST:PORT`), all its
-    members that have the device measure, `fleet_progress` is called about once a second, and measurements are in the
-    journal after the member's next control. On this machine `warn` receives a line if other work has much of it now,
-    and the report tells whether it had meanwhile. Raises MisuseError for wrong arguments, and InterruptedTuning on
-    Ctrl-C or SIGTERM; its `report` has the best so far.
+    `trials` and `seconds` are budgets for each problem. Every measurement is in the journal as soon as it is made; the
+    same call again resumes where this one stopped. `retry_failed` repeats measurements that timed out or crashed. With
+    `replay`, the records of a data set answer instead: nothing is measured and no journal is kept. `device` is a device
+    of that data set then (None: its only one); otherwise None means llvm:0. With `fleet` (`local:2`, `auto`,
+    `ray://HOST:PORT`), all its members that have the device measure, `fleet_progress` is called about once a second,
+    and measurements are in the journal after the member's next control. On this machine `warn` receives a line if other
+    work has much of it now, and the report tells whether it had meanwhile. Raises MisuseError for wrong arguments, and
+    InterruptedTuning on Ctrl-C or SIGTERM; its `report` has the best so far.
     """
     from seqtune.tuner.run.plan import Budget
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
-    wanted, budget = as_problems(problems), Budget(trials, seconds, total)
+    wanted, budget = as_problems(problems), Budget(trials, seconds)
     _check(budget, seed, strategy, journal, replay, fleet)
     plan = make_plan(wanted, budget, strategy, seed, retry_failed, progress)
     with interrupted_by_sigterm(), _opened(plan, device, journal, replay, fleet, fleet_progress, warn) as (run, report):
@@ -65,11 +64,8 @@ def _check(budget: Budget, seed: int, strategy: str, journal: str | Path | None,
     """Raise MisuseError for wrong arguments, and for those that cannot be combined."""
     from seqtune.tuner.strategies.table import strategy_entry
 
-    for name, count in (("trials", budget.trials), ("total", budget.total)):
-        if count is not None and count < 1:
-            raise MisuseError(f"{name}={shown(count)}; at least one is needed")
-    if budget.total is not None and (budget.trials is not None or budget.seconds is not None):
-        raise MisuseError("`total` cannot be combined with `trials` or `seconds`")
+    if budget.trials is not None and budget.trials < 1:
+        raise MisuseError(f"trials={shown(budget.trials)}; at least one is needed")
     if budget.seconds is not None:
         check_positive("seconds", budget.seconds)
     if seed < 0:
@@ -88,7 +84,7 @@ def make_plan(problems: Sequence[Problem], budget: Budget, strategy: str, seed: 
     from seqtune.tuner.strategies.table import strategy_entry
 
     entry = strategy_entry(strategy)
-    if budget.trials is budget.seconds is budget.total is None and not entry.ends:
+    if budget.trials is budget.seconds is None and not entry.ends:
         budget = replace(budget, trials=DEFAULT_TRIALS)
     options = TuningOptions(strategy, seed=seed, on_progress=progress or ignore_progress,
                             seeds=partial(seeds_for, required=entry.seeds == "required"), slowness=slowness_for)

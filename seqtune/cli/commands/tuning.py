@@ -34,8 +34,6 @@ def tune(
     trials: Annotated[int | None, typer.Option(
         "--trials", min=1, help="Maximum number of trials for each problem.")] = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="Time budget for each problem.")] = None,
-    total: Annotated[int | None, typer.Option(
-        "--total", min=1, help="Total trials shared by all problems, spent where they help most.")] = None,
     seed: Seed = 0,
     journal: JournalPath = None,
     retry_failed: Annotated[bool, typer.Option(
@@ -54,8 +52,8 @@ def tune(
     from ..tables import tuning as tables
 
     wanted = several_problems(words, problems)
-    search = partial(api.tune, wanted, device, strategy=strategy, trials=trials, seconds=seconds, total=total,
-                     seed=seed, journal=journal, retry_failed=retry_failed, replay=replay, warn=progress.note)
+    search = partial(api.tune, wanted, device, strategy=strategy, trials=trials, seconds=seconds, seed=seed,
+                     journal=journal, retry_failed=retry_failed, replay=replay, warn=progress.note)
     show: Callable[[TuningReport], None] = tables.tuned
     stopped = None
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seqtune.data.journal.journal import Journal
+from seqtune.data.record import Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
@@ -19,7 +21,9 @@ from tests.support.fleet.engine import SimulatedEngine
 from tests.support.fleet.simulated import (
     DEVICE,
     KERNEL,
+    OPTIONS,
     OTHER,
+    TUNING,
     TrueMeasurer,
     contents,
     members,
@@ -128,3 +132,19 @@ def test_progress_tells_what_every_member_does(tmp_path: Path) -> None:
     assert 30 < middle.rate <= 40.5
     assert middle.seconds_left == pytest.approx(400 / 40 - middle.seconds, abs=3)
     assert last.to_json()["done"] == 400
+
+
+def test_failures_are_tried_again_when_asked_for(tmp_path: Path) -> None:
+    """The crashes of the first run were the fault of its machine: in the second run all configurations are correct."""
+    plan = plan_of(problems(2), options=replace(TUNING, strategy="exhaustive"))
+    with Journal(tmp_path / "journal") as journal:
+        list(FleetRun(plan, SimulatedEngine(members(2), seconds, cost=0.001), journal).results())
+        crashed = sum(record.measurement.status is Status.CRASH for record in journal.records())
+        count = len(list(journal.records(run="exhaustive")))
+        assert crashed > 50
+        sound = SimulatedEngine(members(2), lambda *_: 1e-3, cost=0.001)
+        later = replace(OPTIONS, wall=lambda: 4e9)  # than what is remembered
+        list(FleetRun(replace(plan, retry_failed=True), sound, journal, later).results())
+        assert not any(record.measurement.status is Status.CRASH for record in journal.records())
+        assert len(list(journal.records(run="exhaustive"))) == count
+        assert crashed <= sound.measured < crashed + 50

@@ -103,7 +103,7 @@ def test_a_search_is_replayed_on_a_device_that_is_not_here_and_leaves_no_trace(
     assert (answer["replayed"], answer["journal"], answer["device"]) == (data, None, LLVM.name)
     assert main(["tune", *GEMM, "--trials", "3", "--replay", data]) == 0  # the data set has one device
     assert "nothing was measured" in capsys.readouterr().out
-    assert main(["tune", *GEMM, "--total", "7", "--replay", data, "--json"]) == 0
+    assert main(["tune", *GEMM, "--trials", "7", "--replay", data, "--json"]) == 0
     assert [result["trials"] for result in json.loads(capsys.readouterr().out)["results"]] == [7]
     assert sorted(tmp_path.iterdir()) == before
 

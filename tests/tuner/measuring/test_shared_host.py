@@ -40,7 +40,7 @@ def winners(spaces: Sequence[RecordedSpace], host: SimulatedHost, trials: int) -
         measurer = later
         with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.sqlite") as journal:
             measuring = MeasuredSearch(recorded.task, journal, measurer, TuningOptions(), Budget(trials))
-            measuring.run(measuring.search.strategy(), 16)
+            measuring.run()
             best = measuring.result().configuration
         seconds.append(math.inf if best is None else float(recorded.measured.time(best)))
     return seconds, 0.0 if measurer is None else measurer.pace.patience.waited

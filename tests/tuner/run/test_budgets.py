@@ -41,7 +41,7 @@ def tuned(journal: Journal, host: SimulatedHost, measurer: SimulatedMeasurer, bu
     """Search at random."""
     deadline = Deadline(np.inf if budget.seconds is None else budget.seconds, host.clock)
     measuring = MeasuredSearch(TASK, journal, measurer, TuningOptions("random"), budget, deadline)
-    measuring.run(measuring.search.strategy(), 16)
+    measuring.run()
     return measuring.result()
 
 

@@ -188,10 +188,9 @@ class Unprepared(Fake):
         yield from super().measure(problem, configurations, options, best)
 
 
-@pytest.mark.parametrize("budget", [Budget(trials=6), Budget(total=6)], ids=["one after another", "shared"])
-def test_a_problem_that_cannot_be_measured_is_skipped_if_there_are_others(journal: Journal, budget: Budget) -> None:
+def test_a_problem_that_cannot_be_measured_is_skipped_if_there_are_others(journal: Journal) -> None:
     other = Problem.make("gemm", m=4, n=4, k=5)
-    plan = Plan([other, PROBLEM], budget, TuningOptions("random"), partial(Task.of, kernels=[KERNEL]))
+    plan = Plan([other, PROBLEM], Budget(trials=6), TuningOptions("random"), partial(Task.of, kernels=[KERNEL]))
     run = LocalRun(plan, journal, Unprepared())
     assert [(result.problem, result.done) for result in run.results()] == [(PROBLEM, 6)]
     (skipped,) = run.skipped
