@@ -37,7 +37,6 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +58,9 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.say import Say
 
-from .dataset_facts import VERSION, DatasetFacts, dataset_errors, held_out_elsewhere, read_facts
+from .dataset_facts import VERSION, dataset_errors, held_out_elsewhere, read_facts
 from .hold_out import held_out_keys, note_empty
-from .journal.batches import JournalBatch, LeftOut, columns_of_machines
+from .journal.batches import columns_of_machines
 from .journal.journal import REPEATED, Journal
 from .machines import device_labels, named_devices, other_machines, separated, with_capabilities
 from .parquet_file import open_parquet, read_columns
@@ -69,7 +68,7 @@ from .provenance import joined
 from .record import Measurement, Record, Status
 from .shipped_machines import SHIPPED
 
-MOST_ROWS = 20_000_000
+MOST_ROWS = 20_000_000  # of a data set, which is held in memory as a whole
 _WORD = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema([
     ("device", _WORD), ("problem", _WORD), ("kernel", _WORD), ("kernel_version", pa.int32()),
@@ -114,30 +113,17 @@ class Dataset:
     @classmethod
     def from_journal(cls, journal: Journal, provenance: Mapping[str, str] | None = None,
                      held_out: Iterable[str] = ()) -> Dataset:
-        """The data set of all records of a journal; see `parts_of_journal`."""
-        (data,) = cls.parts_of_journal(journal, None, provenance, held_out)
-        return data
-
-    @classmethod
-    def parts_of_journal(cls, journal: Journal, most: int | None, provenance: Mapping[str, str] | None = None,
-                         held_out: Iterable[str] = ()) -> Iterator[Dataset]:
-        """The records of a journal in parts of `most` batches (None: one part), of one machine for each device key.
+        """The data set of the records of a journal, of one machine for each device key.
 
         The machine is that of the device's stored facts, the latest. Warns if records of other machines are left out.
         """
-        versions = journal.versions()
-        devices, left_out, rest = journal.devices(), LeftOut(), journal.batches()
+        devices, versions = journal.devices(), journal.versions()
         problems = {problem.key: problem for problem in journal.problems()}
-        first: JournalBatch | None = next(rest, JournalBatch.of_records([]))
-        while first is not None:
-            columns, others = columns_of_machines(chain([first], islice(rest, most and most - 1)), devices)
-            left_out.update(others)
-            yield cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}),
-                      versions=versions)
-            first = next(rest, None)
+        columns, left_out = columns_of_machines(journal.batches(), devices)
         for note in filter(None, (journal.unknown_operations(), other_machines(left_out) if left_out else None,
                                   *journal.outdated())):
             warnings.warn(note, SeqtuneWarning, stacklevel=2)
+        return cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}), versions=versions)
 
     @classmethod
     def read(cls, path: Path | str) -> Dataset:
@@ -146,19 +132,14 @@ class Dataset:
         with dataset_errors(path):
             file = open_parquet(path, MOST_ROWS)
             facts = read_facts(path, file)
-            present = present_columns(path, file.schema_arrow.names)
+            present = _present_columns(path, file.schema_arrow.names)
             table = read_columns(path, file, present).cast(pa.schema([SCHEMA.field(name) for name in present]))
-            return cls.of_frame(table.to_pandas(), facts, path)
-
-    @classmethod
-    def of_frame(cls, frame: pd.DataFrame, facts: DatasetFacts, path: Path) -> Dataset:
-        """The data set of rows as Parquet has them, texts as categories. Raises FormatError, which names the file."""
-        with dataset_errors(path):
+            frame = table.to_pandas()  # texts are categories
             frame = frame.assign(**{name: value for name, value in ADDED.items() if name not in frame})
             problems = dict(facts.problems)
             problems |= parse_keys(set(frame["problem"].cat.categories) - set(problems), parse_problem)
-        rows = _with_todays_versions(_checked(frame[SCHEMA.names], path, facts.devices, problems), facts.versions)
-        return cls(rows, facts.devices, problems, facts.held_out, facts.provenance, facts.kernels, facts.versions)
+            rows = _with_todays_versions(_checked(frame[SCHEMA.names], path, facts.devices, problems), facts.versions)
+            return cls(rows, facts.devices, problems, facts.held_out, facts.provenance, facts.kernels, facts.versions)
 
     @classmethod
     def shipped(cls) -> Dataset:
@@ -287,7 +268,7 @@ def _with_todays_versions(rows: pd.DataFrame, versions: KernelVersions) -> pd.Da
     return rows if column is rows["kernel_version"] else rows.assign(kernel_version=column)
 
 
-def present_columns(path: Path, names: Sequence[str]) -> list[str]:
+def _present_columns(path: Path, names: Sequence[str]) -> list[str]:
     """The columns of SCHEMA among `names` of a file. Raises FormatError if one outside of ADDED is missing."""
     for name in SCHEMA.names:
         if name not in names and name not in ADDED:

@@ -6,7 +6,7 @@ says little about the size of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ MAGIC = b"PAR1"  # the first bytes of every Parquet file
 ROWS_OF_SMALL_FILE = 10_000  # rows that a file of any size may have
 
 
-def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.ParquetFile:
-    """Open a file of at most `largest` bytes after a check of its metadata; texts are read as dictionaries.
+def open_parquet(path: Path, most_rows: int) -> pq.ParquetFile:
+    """Open a file after a check of its size and metadata; texts are read as dictionaries.
 
     Raises FormatError if it is larger, or has more rows or columns, than such a file can honestly have, or is a pipe or
     a device, or does not begin as a Parquet file; OSError and pyarrow's errors if it cannot be read.
@@ -34,8 +34,8 @@ def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.
     if path.exists() and not path.is_file() and not path.is_dir():
         raise FormatError(f"{path} is not a regular file")
     size = path.stat().st_size
-    if size > largest:
-        raise FormatError(f"{path} is larger than {largest >> 20} MiB")
+    if size > LARGEST_FILE:
+        raise FormatError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
     if path.is_file():
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
@@ -52,11 +52,17 @@ def open_parquet(path: Path, most_rows: int, largest: int = LARGEST_FILE) -> pq.
                                                  if column.physical_type == "BYTE_ARRAY"])
 
 
+def unpacked_size(file: pq.ParquetFile) -> int:
+    """The bytes of all columns of an open file before they are decoded.
+
+    A damaged description of a single column ends the process in pyarrow 26, so the columns that are read are not asked.
+    """
+    return sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
+
+
 def read_columns(path: Path, file: pq.ParquetFile, names: Sequence[str], largest: int = LARGEST_COLUMNS) -> pa.Table:
     """The table of some columns of an open file, texts as dictionaries. Raises FormatError and pyarrow's errors."""
-    # The size is that of all columns: a damaged description of a single one ends the process in pyarrow 26.
-    size = sum(file.metadata.row_group(group).total_byte_size for group in range(file.metadata.num_row_groups))
-    if size > largest:
+    if unpacked_size(file) > largest:
         raise FormatError(f"{path} unpacks to more than {largest >> 20} MiB")
     table = file.read(columns=list(names))
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -77,26 +83,6 @@ def read_all(path: Path, most_rows: int) -> tuple[list[str], list[list[Any]]]:
         raise FormatError(f"cannot read {path}: {reason(error)}") from None
     except pa.ArrowException as error:
         raise FormatError(f"{path} is no Parquet file: {one_line(error, 200)}") from None
-
-
-def read_batches(path: Path, file: pq.ParquetFile, names: Sequence[str], rows: int,
-                 largest: int = LARGEST_COLUMNS) -> Iterator[pa.Table]:
-    """The rows of some columns, at most `rows` at a time, texts as dictionaries. Raises FormatError as `read_columns`.
-
-    `largest` bounds the bytes of each row group, so that a file of any size takes the memory of one.
-    """
-    for group in range(file.metadata.num_row_groups):
-        size = file.metadata.row_group(group).total_byte_size
-        if size > largest:
-            raise FormatError(f"{path} has a row group that unpacks to more than {largest >> 20} MiB; write it again "
-                              "with smaller row groups")
-        for batch in file.iter_batches(rows, row_groups=[group], columns=list(names)):
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                if pa.types.is_nested(column.type):
-                    raise FormatError(f"{path}: the column {name!r:.40} holds lists or structures")
-                if pa.types.is_dictionary(column.type):
-                    _check_texts(path, name, column)
-            yield pa.Table.from_batches([batch])
 
 
 def _check_texts(path: Path, name: str, column: pa.DictionaryArray) -> None:

@@ -31,12 +31,11 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
           say: Say = silent) -> Written:
     """Train a model on a data set (None: the shipped one) and save it as a checkpoint.
 
-    `data` is a Parquet file or a folder of them. Of a long data set, a sample is learned from that bounds the memory;
-    the report then says how much (`sampling`). The kind of model follows from the data set. `extra` is the number of
-    further problems that boosted trees label. `recipe` is a file, or the name of a shipped checkpoint, that gives all
-    options instead of `epochs`, `extra`, `seed` and `refit`, and the data set unless it needs `data`. `state` is a
-    folder that keeps an unfinished training (None: OUT.training until the checkpoint is written); the same call resumes
-    it, and with `end_now` writes the checkpoint of what it has learned.
+    `data` is a Parquet file or a folder of them, held in memory. The kind of model follows from the data set.
+    `extra` is the number of further problems that boosted trees label. `recipe` is a file, or the name of a shipped
+    checkpoint, that gives all options instead of `epochs`, `extra`, `seed` and `refit`, and the data set unless it
+    needs `data`. `state` is a folder that keeps an unfinished training (None: OUT.training until the checkpoint is
+    written); the same call resumes it, and with `end_now` writes the checkpoint of what it has learned.
     `progress` is called after every epoch (after some, if there are few problems), `say` for other steps. Of your data,
     all training problems are learned from, and held-out problems near one are not used for evaluation
     (`not_evaluated`); of the shipped data, no training problem near a held-out one is learned from. With few problems,
@@ -45,7 +44,7 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
     without PyTorch or transformers, InterruptedTraining on Ctrl-C or SIGTERM.
     """
     check_can_train()
-    from seqtune.data.formats.dataset_file import is_shipped, read_training_data
+    from seqtune.data.formats.dataset_file import is_shipped, read_dataset
     from seqtune.predictor.training.unfinished import UnfinishedTraining
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
@@ -60,7 +59,7 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
         data, seed = read.data_set(data), read.options.seed
     unfinished = UnfinishedTraining.of(Path(out), None if state is None else Path(state),
                                        command_of(data, epochs, extra, seed, refit, read))
-    dataset, sampling = read_training_data(data, seed, say)
+    dataset = read_dataset(data)
     check_measured(dataset.provenance, data)
     for note in dataset.outdated():
         warned(note)
@@ -73,8 +72,6 @@ def train(data: str | Path | None, out: str | Path, *, recipe: str | Path | None
     try:
         with interrupted_by_sigterm():
             model, report = learning.train(dataset, request, parted(progress or silent, say))
-            if sampling is not None:
-                report["sampling"] = sampling.to_json()
             written = Written(model.save(out), report)
     except KeyboardInterrupt:
         raise InterruptedTraining(unfinished.stopped(end_now)) from None

@@ -116,6 +116,16 @@ def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_o
     assert told == [f"note: {leaked}"]
 
 
+def test_more_records_than_a_training_holds_in_memory_are_refused_in_one_line(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without(*TRAINING)
+    monkeypatch.setattr("seqtune.predictor.learning.tasks.learning.MOST_RECORDS", 10)
+    written(tmp_path / "data.parquet", LAYERS, [])
+    with pytest.raises(MisuseError, match=r"^the data set has [\d,]+ records; .* in memory, at most 10: learn"):
+        learn.train(tmp_path / "data.parquet", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
+
+
 def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evaluated_on(tmp_path: Path) -> None:
     data = written(tmp_path / "data.parquet", [*LAYERS, TWIN], held_out=[LAYERS[0], TWIN])
     told: list[str] = []

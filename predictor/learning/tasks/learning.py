@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .shares import EvaluationRow
 
 MANY = 5000  # records, whose problems take some seconds to find
+MOST_RECORDS = 1_000_000  # learned from: all are in memory, with some KB of features for each configuration
 OpenContest = Callable[[Device, Say], AbstractContextManager["Measure"]]
 Options = TypeVar("Options", bound="TrainingOptions")
 
@@ -89,6 +90,7 @@ class TaskLearning:
         from .small.training import train_small
         from .training import train_model
 
+        _check_length(data)
         if len(data) >= MANY:
             progress(f"finding the problems of {len(data):,} records")
         learned = LearnedProblems.of(data, request.protect_held_out)
@@ -122,6 +124,7 @@ class TaskLearning:
         """Adapt the model to new records; see `Learning.retrain`."""
         from .adaptation.retraining import RETRAINING, retrain
 
+        _check_length(new)
         minutes = RETRAINING.minutes if request.deadline is None else request.deadline.seconds / 60
         options = _requested(replace(RETRAINING.within(minutes), seed=request.seed), request)
         adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline)
@@ -160,6 +163,13 @@ class TaskLearning:
         with one_thread():
             validated = None if _holds_out(data) else _cross_validated(model, data, methods, progress, note)
             return evaluate(data, model, methods, progress=progress) if validated is None else validated
+
+
+def _check_length(data: Dataset) -> None:
+    """Raise MisuseError if a data set has more records than a training holds in memory."""
+    if len(data) > MOST_RECORDS:
+        raise MisuseError(f"the data set has {len(data):,} records; a training holds all of them in memory, at most "
+                          f"{MOST_RECORDS:,}: learn from some of its devices or problems")
 
 
 def _requested(options: Options, request: TrainingRequest) -> Options:

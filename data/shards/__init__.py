@@ -1,1 +1,0 @@
-"""Shards: data sets of any length, in one file or a folder of files, which are read in batches."""
