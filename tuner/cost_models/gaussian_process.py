@@ -26,22 +26,17 @@ from seqtune.kernels.task import Floats
 
 from .coordinates import Axis, LevelIndices
 
+# The priors of the hyperparameters, and the size of a fit.
+WEIGHT = 0.7  # prior median of an axis' weight
+COMPUTED = 0.2  # prior median of the weight of computed quantities, most of which have no effect
+WEIGHT_SPREAD = 1.2  # prior deviation of the logarithm of a weight
+NOISE = 0.01  # prior median of the noise variance, relative to the signal variance
+NOISE_SPREAD = 1.0  # prior deviation of its logarithm
+SLOPE = 1.0  # prior deviation of the sources' coefficients, relative to the signal deviation
+SPREAD = 0.6  # prior deviation of the signal
+TRUST = 3.0  # weight of that prior, in measurements
+FIT_SIZE = 160  # maximum number of measurements in a fit of the hyperparameters
 GROWTH = 32  # rows by which the stored matrix over the pool grows
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianProcessOptions:
-    """The priors of the hyperparameters, and the size of a fit."""
-
-    weight: float = 0.7  # prior median of an axis' weight
-    computed: float = 0.2  # prior median of the weight of computed quantities, most of which have no effect
-    weight_spread: float = 1.2  # prior deviation of the logarithm of a weight
-    noise: float = 0.01  # prior median of the noise variance, relative to the signal variance
-    noise_spread: float = 1.0  # prior deviation of its logarithm
-    slope: float = 1.0  # prior deviation of the sources' coefficients, relative to the signal deviation
-    spread: float = 0.6  # prior deviation of the signal
-    trust: float = 3.0  # weight of that prior, in measurements
-    fit_size: int = 160  # maximum number of measurements in a fit of the hyperparameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +56,27 @@ class GaussianProcess:
     Arrays of level indices are (configuration, axis), arrays of slopes (configuration, source).
     """
 
-    def __init__(self, axes: Sequence[Axis], options: GaussianProcessOptions = GaussianProcessOptions()) -> None:
-        self.options = options
+    def __init__(self, axes: Sequence[Axis]) -> None:
         self.correlations = [axis.correlation for axis in axes]
-        medians = [options.computed if axis.computed else options.weight for axis in axes]
-        self.theta = np.log([*medians, options.noise])  # log weights, then the log noise
+        medians = [COMPUTED if axis.computed else WEIGHT for axis in axes]
+        self.theta = np.log([*medians, NOISE])  # log weights, then the log noise
         self._prior = self.theta.copy()
-        self._spread = np.full(len(self.theta), options.weight_spread)
-        self._spread[-1] = options.noise_spread
+        self._spread = np.full(len(self.theta), WEIGHT_SPREAD)
+        self._spread[-1] = NOISE_SPREAD
 
     def fit(self, levels: LevelIndices, slopes: Floats, values: Floats, steps: int) -> None:
         """Fit the weights and the noise to the values (configuration,), with that number of gradient steps."""
         if len(values) < 3 or not self.correlations:
             return
-        if len(values) > self.options.fit_size:  # the fastest matter most; a spread of the others shows what is slow
+        if len(values) > FIT_SIZE:  # the fastest matter most; a spread of the others shows what is slow
             order = np.argsort(values, kind="stable")
-            half = self.options.fit_size // 2
+            half = FIT_SIZE // 2
             slower = order[half:]
             chosen = np.concatenate([order[:half], slower[np.linspace(0, len(slower) - 1, half).astype(int)]])
             levels, slopes, values = levels[chosen], slopes[chosen], values[chosen]
         correlations = np.stack([table[levels[:, axis][:, None], levels[:, axis]]
                                  for axis, table in enumerate(self.correlations)])
-        linear = self.options.slope**2 * slopes @ slopes.T
+        linear = SLOPE**2 * slopes @ slopes.T
         size = np.full(len(self.theta), 0.3)
         previous = np.zeros(len(self.theta))
         for _ in range(steps):
@@ -102,8 +96,7 @@ class GaussianProcess:
         ones = inverse.sum(axis=1)
         residual = values - ones @ values / ones.sum()
         solved = inverse @ residual
-        options = self.options
-        variance = (residual @ solved + options.trust * options.spread**2) / (len(values) + options.trust)
+        variance = (residual @ solved + TRUST * SPREAD**2) / (len(values) + TRUST)
         push = np.outer(solved, solved) / variance - inverse
         inner = push * product
         gradient = np.empty(len(self.theta))
@@ -130,7 +123,7 @@ class GaussianProcess:
         """The covariance from its logarithm over the axes, which is overwritten, and the sources' linear terms."""
         np.exp(logs, out=logs)
         if slopes.shape[1]:
-            logs += np.float32(self.options.slope**2) * (slopes @ others.T).astype(np.float32)
+            logs += np.float32(SLOPE**2) * (slopes @ others.T).astype(np.float32)
         return logs
 
     def set_pool(self, pool: LevelIndices, slopes: Floats) -> None:
@@ -162,7 +155,7 @@ class GaussianProcess:
         if self._covers_pool:
             return
         self._whitened = self._inverse.astype(np.float32) @ self._to_pool(self._levels, self._slopes)
-        prior = 1 + self.options.slope**2 * (self._pool_slopes**2).sum(axis=1)
+        prior = 1 + SLOPE**2 * (self._pool_slopes**2).sum(axis=1)
         self._variance = np.maximum(prior - np.einsum("mp,mp->p", self._whitened, self._whitened), 1e-6)
         self._covers_pool = True
 
@@ -171,7 +164,7 @@ class GaussianProcess:
         noise = math.exp(self.theta[-1]) + 1e-6
         to_measured = self.covariance(self._levels, self._slopes, levels, slopes)[:, 0].astype(float)
         solved = self._inverse @ to_measured
-        pivot = math.sqrt(max(1 + self.options.slope**2 * float((slopes**2).sum()) + noise - solved @ solved, 1e-9))
+        pivot = math.sqrt(max(1 + SLOPE**2 * float((slopes**2).sum()) + noise - solved @ solved, 1e-9))
         count = len(self._levels)
         grown = np.zeros((count + 1, count + 1))
         grown[:count, :count] = self._inverse
@@ -202,9 +195,8 @@ class GaussianProcess:
     def evidence(self, values: Floats, mean_prior: MeanPrior = FLAT) -> float:
         """The log marginal likelihood of the values, up to a constant that all models of the same values share."""
         ones, _, _, variance = self._solve(values, mean_prior)
-        count, trust = len(values), self.options.trust
         return -0.5 * (self._log_determinant + math.log(float(ones @ ones) + mean_prior.weight)
-                       + (count + trust) * math.log(variance))
+                       + (len(values) + TRUST) * math.log(variance))
 
     def _solve(self, values: Floats, mean_prior: MeanPrior) -> tuple[Floats, Floats, float, float]:
         """The whitened vector of ones, the whitened values, the estimated mean and the estimated signal variance."""
@@ -212,7 +204,6 @@ class GaussianProcess:
         mean = (float(ones @ whitened) + mean_prior.weight * mean_prior.mean) / (
             float(ones @ ones) + mean_prior.weight)
         residual = whitened - mean * ones
-        options = self.options
         squares = float(residual @ residual) + mean_prior.weight * (mean - mean_prior.mean)**2
-        variance = (squares + options.trust * options.spread**2) / (len(values) + options.trust)
+        variance = (squares + TRUST * SPREAD**2) / (len(values) + TRUST)
         return ones, whitened, mean, variance

@@ -1,6 +1,6 @@
 """ComparedTimes: the times of many configurations of one problem, measured so that any two can be compared.
 
-A quick look checks every configuration and times it alone. What seems to take more than `far` times the least time is
+A quick look checks every configuration and times it alone. What seems to take more than FAR times the least time is
 looked at again, later: the machine may have been slow for a moment, and the first kernels of a new worker are. Those
 that are that slow both times keep the least time of the looks. All others are built several times; in every build they
 run in interleaved rounds, each round in a new random order. The time of a configuration in a build is the least of its
@@ -21,7 +21,7 @@ import platform
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,22 +40,22 @@ from .comparison import typical
 from .runner import Measurer
 from .timing import Options
 
-LOOK = Options(samples=3)
 FEWEST_ROUNDS = 5  # in a build: slow kernels, the only ones with so few, have less noise
 COPIES = 3  # of the operands' and the result's memory that an executable takes: packed weights, workspace, padding
+FAR = 3.0  # factor on the least time of the quick look; 1.5 is too small: kernels of 5 us were 1.3 to 1.5 times as slow
+#            alone as in the rounds
+GROUP_BYTES = 2 << 30  # memory of the executables that are compared at a time; more run in several groups
+SEED = 0  # of the orders in which executables are built and run
+LOOK = Options(samples=3, drop_factors=(FAR,))
 
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
     """Options of `compare_all`. The reason of each default is given next to it."""
 
-    far: float = 3.0  # factor on the least time of the quick look; 1.5 is too small: kernels of 5 us were 1.3 to 1.5
-    #                   times as slow alone as in the rounds
     builds: int = 3  # the median of three ignores one lucky or unlucky build
     rounds: int = 15  # of a build: the least of 15 interleaved samples is within 3 % even for cache-bound kernels
     seconds: float = 20.0  # of all rounds; slow kernels run in fewer rounds, at least FEWEST_ROUNDS in a build
-    group_bytes: int = 2 << 30  # memory of the executables that are compared at a time; more run in several groups
-    seed: int = 0  # of the orders in which executables are built and run
 
 
 DEFAULTS = CompareOptions()
@@ -107,24 +107,24 @@ def compare_all(measurer: Measurer, problem: Problem, configurations: Sequence[C
     `renew` is called before every build but the first; a Runner's `close` starts a new worker, so that kernels are
     compiled and buffers allocated again.
     """
-    distinct, look = list(dict.fromkeys(configurations)), replace(LOOK, drop_factors=(options.far,))
-    looks = dict(measurer.measure(problem, distinct, look))
-    for configuration, measurement in measurer.measure(problem, _beyond(looks, options.far), look, _best(looks)):
+    distinct = list(dict.fromkeys(configurations))
+    looks = dict(measurer.measure(problem, distinct, LOOK))
+    for configuration, measurement in measurer.measure(problem, _beyond(looks), LOOK, _best(looks)):
         if measurement.seconds < looks[configuration].seconds:
             looks[configuration] = measurement
-    slow = set(_beyond(looks, options.far))
+    slow = set(_beyond(looks))
     near = [configuration for configuration, measurement in looks.items()
             if measurement.status is Status.CORRECT and configuration not in slow]
     failures: dict[Configuration, Measurement] = {}
-    generator = np.random.default_rng(options.seed)
+    generator = np.random.default_rng(SEED)
     rounds = _rounds(near, looks, options)
     builds: dict[Configuration, list[Measurement]] = {configuration: [] for configuration in near}
     for build in range(options.builds if near else 0):
         progress(f"{problem.brief()}: comparing {len(near)}, build {build + 1} of {options.builds}")
         if build:
             renew()
-        for group in _groups(problem, list(builds), options.group_bytes, generator):
-            compared = compare_batch(measurer, problem, group, rounds, look, int(generator.integers(1 << 31)))
+        for group in _groups(problem, list(builds), generator):
+            compared = compare_batch(measurer, problem, group, rounds, LOOK, int(generator.integers(1 << 31)))
             for configuration, measurement in zip(group, compared, strict=True):
                 if measurement.status is Status.CORRECT:
                     builds[configuration].append(measurement)
@@ -167,9 +167,9 @@ def _best(measurements: Mapping[Configuration, Measurement]) -> float:
     return min((measurement.seconds for measurement in measurements.values()), default=math.inf)
 
 
-def _beyond(measurements: Mapping[Configuration, Measurement], factor: float) -> list[Configuration]:
-    """The configurations that ran, and took more than the factor times the least time."""
-    limit = factor * _best(measurements)
+def _beyond(measurements: Mapping[Configuration, Measurement]) -> list[Configuration]:
+    """The configurations that ran, and took more than FAR times the least time."""
+    limit = FAR * _best(measurements)
     return [configuration for configuration, measurement in measurements.items()
             if limit < measurement.seconds < math.inf]
 
@@ -181,12 +181,12 @@ def _rounds(near: Sequence[Configuration], measurements: Mapping[Configuration, 
     return max(FEWEST_ROUNDS, min(options.rounds, int(options.seconds / options.builds / max(once, 1e-9))))
 
 
-def _groups(problem: Problem, configurations: Sequence[Configuration], most_bytes: int,
+def _groups(problem: Problem, configurations: Sequence[Configuration],
             generator: np.random.Generator) -> list[list[Configuration]]:
     """Split configurations at random into as few groups of about equal size as the memory allows, mostly one."""
     work = operation(problem.type)
     shapes = [*work.operands(problem).values(), work.output(problem)]
     each = COPIES * 4 * sum(math.prod(shape) for shape in shapes)
-    count = math.ceil(len(configurations) / max(2, most_bytes // each))
+    count = math.ceil(len(configurations) / max(2, GROUP_BYTES // each))
     order = generator.permutation(len(configurations))
     return [[configurations[index] for index in part] for part in np.array_split(order, count)]

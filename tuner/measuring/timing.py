@@ -35,6 +35,8 @@ WAITED = 0.1  # share of a sample that threads wait; on two cores all samples of
 LONG = 2e-3  # seconds; before each sample of a shorter kernel, a launch wakes the threads: on a virtual machine it can
 #              take 0.2 ms, which is a whole sample
 NEAR = 1.15  # factor on the least sample so far; a faster sample was not harmed, although threads waited
+SECOND_LOOK = 2e-3  # seconds to wait before one more sample decides about a drop: another process may have run during
+#                     the first samples, which makes a good kernel look slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,6 @@ class Options:
     sample_seconds: float = 200e-6  # far more than the clock and the call cost, less than a scheduler's time slice
     drop_factors: tuple[float, ...] = (8.0, 3.0, 1.3)  # after 1, 2, 3 ... samples: a configuration is dropped if its
     #                    least sample is slower than the best so far by this factor; the last factor holds for the rest
-    second_look: float = 2e-3  # seconds to wait before one more sample decides about a drop: another process may have
-    #                            run during the first samples, which makes a good kernel look slow
     longest_seconds: float = 2.0  # seconds of sampling per configuration; a slower kernel gets fewer samples
     build_seconds: float = 15.0  # then the worker is killed; LLVM takes 20 ms, PoCL 1 s
     run_seconds: float = 10.0  # then the worker is killed; three launches at 1 GFLOP/s are added
@@ -54,7 +54,6 @@ class Options:
     budget: float = math.inf  # seconds of one request to a measurer, with the start of the worker, which is killed then
     planned: float = math.inf  # seconds of a request after which no sample begins; a launch may last until the budget
     fewest_rounds: int = 1  # rounds of a comparison that are held even after the planned seconds, within the budget
-    seed: int = 0  # seed of the operands
     order_seed: int = 0  # seed of the order within each round of a comparison
 
     def to_json(self) -> dict[str, object]:
@@ -273,7 +272,7 @@ def _samples(take: Callable[[], float], options: Options, best: float, pace: Pac
             break
         looked_again = hopeless
         if hopeless:
-            pace.sleep(options.second_look)
+            pace.sleep(SECOND_LOOK)
     return tuple(samples)
 
 

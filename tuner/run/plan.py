@@ -14,7 +14,6 @@ from seqtune.kernels.task import Task
 
 from ..measuring.timing import DEFAULTS, Options
 from ..stand_ins import default_and_stand_ins
-from ..strategies.strategy import StrategyFactory
 
 BATCH = 16  # proposals per `ask`: enough to hide the latency of the worker, few enough to learn in between
 
@@ -74,7 +73,6 @@ class TuningOptions:
     """The options of searching, measuring and reporting."""
 
     strategy: str = "portfolio"  # name in the table of strategies; trials are recorded under this name
-    factory: StrategyFactory | None = None  # None: the factory in the table
     seed: int = 0  # of the strategy's random numbers
     batch: int = BATCH  # proposals per `ask`
     measuring: Options = DEFAULTS

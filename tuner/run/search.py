@@ -60,7 +60,7 @@ class Search:
             OnDemand(lambda: history(self.journal, self.task)),
             OnDemand(lambda: options.seeds(self.task)),
             OnDemand(lambda: options.slowness(self.task)))
-        return (options.factory or strategy_factory(options.strategy))(context)
+        return strategy_factory(options.strategy)(context)
 
     def propose(self, strategy: Strategy, count: int) -> list[Configuration]:
         """Ask for up to `count` configurations and return those that must be measured.

@@ -149,13 +149,14 @@ def test_where_nothing_runs_nothing_is_compared() -> None:
     assert (compared.best, compared.retest, measurer.orders) == (math.inf, None, [])
 
 
-def test_slow_kernels_run_in_fewer_rounds_and_large_ones_in_groups() -> None:
+def test_slow_kernels_run_in_fewer_rounds_and_large_ones_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = Rounds([1.0, 1.0])
     compare_all(measurer, PROBLEM, list(measurer.truth), CompareOptions(seconds=10.0))
     assert measurer.rounds == [FEWEST_ROUNDS] * 3
     large = Problem.make("gemm", m=1024, n=1024, k=1024)  # 12 MiB of matrices, 36 MiB with copies
     measurer = Rounds([1e-3] * 7)
-    compare_all(measurer, large, list(measurer.truth), CompareOptions(builds=1, group_bytes=3 * 36 << 20))
+    monkeypatch.setattr("seqtune.tuner.measuring.compared_times.GROUP_BYTES", 3 * 36 << 20)
+    compare_all(measurer, large, list(measurer.truth), CompareOptions(builds=1))
     assert sorted(map(len, measurer.orders)) == [2, 2, 3]
 
 

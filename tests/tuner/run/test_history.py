@@ -75,7 +75,8 @@ def test_the_distance_is_in_octaves_for_sizes_and_one_for_words() -> None:
     assert distance(HERE, Problem.make("gemm", m=17, n=8, k=8)) == pytest.approx(1.0)
 
 
-def test_a_strategy_that_reads_its_history_learns_from_other_problems(journal: Journal) -> None:
+def test_a_strategy_that_reads_its_history_learns_from_other_problems(
+        journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     histories: list[Sequence[MeasuredTask]] = []
 
     class Listening(Random):
@@ -83,8 +84,9 @@ def test_a_strategy_that_reads_its_history_learns_from_other_problems(journal: J
             super().__init__(context)
             histories.append(tuple(context.history))
 
+    monkeypatch.setattr("seqtune.tuner.run.search.strategy_factory", lambda name: Listening)
     for m in (3, 4):
         tune(Task.of(Problem.make("gemm", m=m, n=4, k=5), DEVICE, [KERNEL]), journal, Fake(), Budget(trials=12),
-             TuningOptions("listening", Listening, finals=Finals(count=0)))
+             TuningOptions("listening", finals=Finals(count=0)))
     assert [len(tasks) for tasks in histories] == [0, 1]
     assert [other.problem.size("m") for other in histories[1]] == [3]

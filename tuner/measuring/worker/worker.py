@@ -84,14 +84,14 @@ class Worker:
         assert callable(factory)
         self.backend: Backend = factory(self.device)
         self._pace = Pace(self.backend.reference_work)
-        self._prepared: tuple[Problem, int, Operands, Expectation] | None = None
+        self._prepared: tuple[Problem, Operands, Expectation] | None = None
         self._spaces: dict[str, SearchSpace] = {}
 
     def answer(self, request: Message) -> None:
         """Send all replies to one request."""
         problem, options = Problem.from_json(request["problem"]), Options.from_json(request["options"])
         self._pace.begin(min(options.planned, options.budget))
-        operands, expected, note = self._prepare(problem, options.seed, request["failed"])
+        operands, expected, note = self._prepare(problem, request["failed"])
         self.send({"prepared": True, "note": note})
         if request["do"] == "measure":
             best = math.inf if request["best"] is None else request["best"]
@@ -106,22 +106,22 @@ class Worker:
             self._compare(problem, request, operands, expected, options)
         self.send({"done": True})
 
-    def _prepare(self, problem: Problem, seed: int, failed: Sequence[str]) -> tuple[Operands, Expectation, str]:
+    def _prepare(self, problem: Problem, failed: Sequence[str]) -> tuple[Operands, Expectation, str]:
         """Operands and expected outputs, and a note on the latter if they were not known before."""
         note = ""
-        if self._prepared is None or self._prepared[:2] != (problem, seed):
+        if self._prepared is None or self._prepared[0] != problem:
             self._prepared = None  # frees the old operands before making the new ones
             self._spaces = {}
-            operands, expected, note = self._arrays(problem, seed, failed)
-            self._prepared = problem, seed, operands, expected
-        return self._prepared[2], self._prepared[3], note
+            operands, expected, note = self._arrays(problem, failed)
+            self._prepared = problem, operands, expected
+        return self._prepared[1], self._prepared[2], note
 
-    def _arrays(self, problem: Problem, seed: int, failed: Sequence[str]) -> tuple[Operands, Expectation, str]:
+    def _arrays(self, problem: Problem, failed: Sequence[str]) -> tuple[Operands, Expectation, str]:
         if self.backend.checks_itself:
             return {}, NoExpectation(), ""
         if not operation(problem.type).declares_tensors:
-            return *prepare(problem, seed), ""
-        arrays, tensors = prepare_arrays(problem, seed)
+            return *prepare(problem), ""
+        arrays, tensors = prepare_arrays(problem)
         return arrays, *prepare_outputs(
             problem, arrays, tensors, self.backend,
             lambda step, before: self.send({"preparing": step, "failed": before}), failed)
