@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from seqtune.errors import FormatError, MisuseError, ProblemError
 
+from ..libraries.document import KernelDocument
 from ..libraries.fault import KeyPath
 from ..libraries.library import Library
+from ..libraries.restoring import restored_arrays
 from ..operations.operation import Operation
 from ..operations.table import operation
 from ..problem import Problem
@@ -17,7 +19,6 @@ from .kernel import Allowance, KernelLint, typical_device
 from .names import kernel_findings, operation_findings
 from .preprocessor import Preprocessor
 from .report import LintReport, Remark, SpaceSize, folded
-from .restored import restoring_notes
 from .sample_problems import sample_problems_of
 
 
@@ -47,7 +48,7 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
         if kernel.operation not in document.operations:
             findings += operand_findings(document.kernels[name], operation(kernel.operation), path)
         findings += argument_findings(document.kernels[name], operation(kernel.operation), path)
-        notes += restoring_notes(document.kernels[name], operation(kernel.operation), path)
+        notes += _restoring_notes(document.kernels[name], operation(kernel.operation), path)
         notes += [Remark((*path, *key), message) for key, message in library.unfollowed.get(kernel.name, ())]
         spaces = KernelLint(kernel, path, allowance)
         if samples[kernel.operation]:
@@ -63,6 +64,19 @@ def lint(library: Library, problems: Sequence[Problem] = ()) -> LintReport:
     located = (tuple((library.locate(remark.path), remark.text) for remark in folded(remarks))
                for remarks in (findings, notes))
     return LintReport(library.name, tuple(sizes), *located)
+
+
+def _restoring_notes(document: KernelDocument, work: Operation, path: KeyPath) -> Iterator[Remark]:
+    """Name the arrays that are restored before a launch, and say that a program restores its own."""
+    if names := restored_arrays(document, work):
+        yield Remark(path, f"restored before every launch that counts, if the first launch changed it: "
+                           f"{', '.join(names)} (restore = false opts out)")
+        if document.version is not None:
+            yield Remark((*path, "version"), f"times of version {document.version} from before seqtune restored "
+                                             f"{', '.join(names)} still count; raise the version to leave them out")
+    if document.command is not None:
+        yield Remark((*path, "command"), "a program must itself restore what it changes, before every run that it "
+                                         "times; values of outputs do not reach it")
 
 
 def _samples(library: Library, name: str, problems: Sequence[Problem]) -> list[Problem]:

@@ -14,11 +14,10 @@ from seqtune.kernels.say import Say, silent
 
 from .cases import Cases, cases_of, settings_text
 from .defaults import CaseDefaults, case_defaults
-from .failures import failures
 from .forecasts import forecasts
 from .importance import importance
 from .measurements import Measurements
-from .overview import overview
+from .overview import failures, overview
 from .payload import levels, packed
 from .pruning import pruning
 

@@ -1,9 +1,15 @@
-"""The function behind `seqtune report`: checks its arguments, then writes one HTML file."""
+"""Report: the function behind `seqtune report`, which checks its arguments, and the HTML file that it writes."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from dataclasses import replace
+from functools import lru_cache
+from html import escape
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING
 
 from seqtune.kernels.say import Say, silent
@@ -15,6 +21,9 @@ from ..errors import MisuseError, shown, warned
 if TYPE_CHECKING:
     from .content import PageLimits
     from .measurements import Measurements
+
+PROGRAM = ("decode", "elements", "axes", "overview", "choice", "convergence", "configurations", "landscape",
+           "importance", "failures", "forecasts", "pruning", "start")
 
 
 def report(data: str | Path, out: str | Path, *, device: str | None = None, checkpoint: str | Path | None = None,
@@ -53,10 +62,32 @@ def write_report(measurements: Measurements, name: str, path: Path, limits: Page
     from seqtune.kernels.files import write_whole
 
     from .content import content
-    from .page import page
 
     payload, summary = content(measurements, checkpoint, seed,
                                replace(limits, bytes=limits.bytes - len(page(name, ""))), progress)
     text = page(name, payload)
     write_whole(path, text)
     return Written(path, {**summary, "bytes": len(text.encode())})
+
+
+def page(title: str, payload: str) -> str:
+    """The HTML file around a payload in base64, with its style and its program inside. It loads nothing from anywhere.
+
+    The content security policy lets only this program and this style run, by their hashes. Names from foreign files are
+    in the payload alone, which the program writes as text.
+    """
+    style = _asset("style.css")
+    parts = "\n".join(_asset(f"{name}.js") for name in PROGRAM)
+    program = f'"use strict";\n(() => {{\n{parts}}})();\n'
+    return Template(_asset("page.html")).substitute(
+        title=escape(title), style=style, style_hash=_hash(style), program=program, program_hash=_hash(program),
+        payload=payload)
+
+
+@lru_cache
+def _asset(name: str) -> str:
+    return files("seqtune.reporting").joinpath("web", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -11,10 +11,10 @@ import pytest
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.reporting.cases import cases_of
-from seqtune.reporting.failures import failures
 from seqtune.reporting.forecasts import reliability
 from seqtune.reporting.importance import explained
 from seqtune.reporting.measurements import read
+from seqtune.reporting.overview import failures
 from seqtune.reporting.pruning import pruned
 from tests.support.command_line import Run
 from tests.support.report_content import DEVICE, PROBLEM, configurations, content, record, write_journal

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from xgboost.data import SingleBatchInternalIter
 
-from seqtune.tuner.cost_models.boosting import Boosting
-from seqtune.tuner.cost_models.held_interrupts import HeldInterrupts
+from seqtune.tuner.cost_models.boosting import Boosting, HeldInterrupts
 
 SETTINGS = Boosting("reg:squarederror", rounds=4, depth=2, rate=0.3)
 ROWS = np.arange(40, dtype=np.float32).reshape(20, 2)
