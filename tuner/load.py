@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import psutil
-
-from seqtune.errors import FormatError
 
 OTHERS = 0.1  # share of all CPUs' time that other processes may use; a desktop at rest uses 0.01 to 0.03
 STOLEN = 0.02  # share that the hypervisor may give to other machines
@@ -29,19 +27,6 @@ class Load:
     def heavy(self) -> bool:
         """Whether times that were measured under this load are doubtful."""
         return self.others > OTHERS or self.stolen > STOLEN
-
-    def to_json(self) -> dict[str, float]:
-        """A JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: object) -> Load:
-        """The inverse of `to_json`. Raises FormatError."""
-        shares = [content.get(name) for name in ("others", "stolen")] if isinstance(content, Mapping) else []
-        values = [float(share) for share in shares if isinstance(share, int | float) and 0 <= share <= 1]
-        if len(values) != 2:
-            raise FormatError(f"not a load: {content!r:.60}")
-        return cls(*values)
 
     def __str__(self) -> str:
         stolen = f", other machines {self.stolen:.0%}" if self.stolen > STOLEN else ""

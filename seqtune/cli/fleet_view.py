@@ -11,12 +11,12 @@ from rich.live import Live
 from rich.table import Table
 
 from ..api.results import duration
-from ..api.tuning.fleet import FleetStatus
 from ..api.tuning.results import TuningReport
 from .progress import QUIET_SECONDS
 from .tables import tuning as tables
 
 if TYPE_CHECKING:
+    from seqtune.tuner.fleet.on_ray.status import FleetStatus
     from seqtune.tuner.fleet.options import FleetProgress
 
 
@@ -87,27 +87,18 @@ def status(view: FleetStatus) -> None:
         out.print(_members(view.run["members"]))
         out.print(line(view.run), markup=False)
     elif view.members:
-        table = _table("member", "state", "rate", "done", "failed", "problem")
-        for member in view.members:
-            table.add_row(member["name"], member["state"], f"{member.get('rate', 0.0):.1f}/s",
-                          str(member.get("done", "-")), str(member.get("failed", "-")), member.get("problem", ""))
-        out.print(table)
+        out.print(f"starting: {', '.join(member['name'] for member in view.members)}", markup=False)
     else:
         out.print("no run is under way")
 
 
 def _members(members: list[dict[str, Any]]) -> Table:
     """A row for each member of a run."""
-    table = _table("member", "device", "state", "rate", "done", "failed", "best", "reason")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("member", "device", "state", "rate", "done", "failed", "best", "reason"):
+        table.add_column(column, no_wrap=column != "reason")
     for member in members:
         best = duration(math.inf if member["best"] is None else member["best"])
         table.add_row(member["name"], member["device"], member["phase"], f"{member['rate']:.1f}/s", str(member["done"]),
                       str(member["failures"]), best, member["reason"])
-    return table
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, no_wrap=column != "reason")
     return table

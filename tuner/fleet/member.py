@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
 
 GroupKey = tuple[str, str, str]  # Device.key, Device.fingerprint, Device.toolchain
@@ -30,19 +28,6 @@ class Member:
     def group_key(self) -> GroupKey:
         """The key of its group."""
         return group_key(self.device)
-
-    def to_json(self) -> dict[str, object]:
-        """A JSON object, for messages between driver and member."""
-        return {"name": self.name, "device": self.device.to_json(), "host": self.host, "allowance": self.allowance}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, object]) -> Member:
-        """The inverse of `to_json`. Raises FormatError."""
-        name, device, host, allowance = (content.get(key) for key in ("name", "device", "host", "allowance"))
-        if not (isinstance(name, str) and name and isinstance(host, str) and isinstance(device, Mapping)
-                and isinstance(allowance, int | float) and not isinstance(allowance, bool)):
-            raise FormatError("a member of the fleet described itself without name, device, host or allowance")
-        return cls(name, Device.from_json(device), host, float(allowance))
 
 
 class MemberPhase(StrEnum):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seqtune.data.journal.journal import Journal, default_path
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import check_writable
 from seqtune.kernels.registry import can_run
 from seqtune.tuner.backends.backend import BACKENDS
-from seqtune.tuner.fleet.on_ray.cluster import FleetAddress
+from seqtune.tuner.fleet.on_ray.address import FleetAddress
 from seqtune.tuner.fleet.on_ray.engine import RayEngine
+from seqtune.tuner.fleet.on_ray.status import FleetStatus
 from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
 from seqtune.tuner.fleet.reference_memory import ReferenceMemory
 from seqtune.tuner.fleet.run import FleetRun
@@ -30,22 +29,7 @@ from .results import TuningReport
 if TYPE_CHECKING:
     from seqtune.tuner.run.plan import Plan
 
-NOTE_SECONDS = 2.0  # seconds between two states that the driver stores for `seqtune fleet status`
-
 OnFleet = Callable[[FleetProgress], None]
-
-
-@dataclass(frozen=True, slots=True)
-class FleetStatus:
-    """The nodes of a fleet with what they offer, its members with what they do, and the run that a driver reports."""
-
-    nodes: tuple[dict[str, Any], ...]
-    members: tuple[dict[str, Any], ...]
-    run: dict[str, Any] | None  # a FleetProgress as JSON
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {"nodes": list(self.nodes), "members": list(self.members), "run": self.run}
 
 
 def fleet_device(device: Device | str | None) -> str:
@@ -74,8 +58,14 @@ def on_fleet(plan: Plan, device: Device | str | None, fleet: str, journal: str |
         first = engine.members[0].device
         if len(plan.problems) == 1:
             plan.task_of(plan.problems[0], first)  # raises with the reason
+
+        def report(progress: FleetProgress) -> None:
+            if on_progress is not None:
+                on_progress(progress)
+            engine.note(json.dumps(progress.to_json()))  # for `fleet status`
+
         with Journal(journal) as records:
-            options = FleetOptions(on_fleet_progress=_Report(engine, on_progress))
+            options = FleetOptions(on_fleet_progress=report)
             yield FleetRun(plan, engine, records, options), TuningReport(first, records.path, fleet=fleet)
 
 
@@ -91,30 +81,10 @@ def _check_files(journal: str | Path | None) -> None:
     ReferenceMemory(path, time.time, time.monotonic)
 
 
-class _Report:
-    """Passes the progress to the user, and every NOTE_SECONDS to the fleet, where other programs can ask for it."""
-
-    def __init__(self, engine: RayEngine, on_fleet: OnFleet | None) -> None:
-        self._engine, self._on_fleet = engine, on_fleet
-        self._noted = -math.inf
-
-    def __call__(self, progress: FleetProgress) -> None:
-        if self._on_fleet is not None:
-            self._on_fleet(progress)
-        if time.monotonic() - self._noted >= NOTE_SECONDS:
-            self._noted = time.monotonic()
-            self._engine.note(json.dumps(progress.to_json()))
-
-
 def fleet_status(fleet: str = "auto") -> FleetStatus:
     """The status of a running fleet. Raises MisuseError if there is no cluster at the address."""
-    from seqtune.tuner.fleet.on_ray.status import ClusterStatus
-
     address = FleetAddress.parse(fleet)
     if address.local:
         raise MisuseError("a fleet of this machine alone (local:N) shows its progress where it was started; `auto` and "
                           "ray://HOST:PORT have a status")
-    view = ClusterStatus.of(address)
-    run = next((member["fleet"] for member in view.members if member.get("fleet")), None)
-    members = ({name: value for name, value in member.items() if name != "fleet"} for member in view.members)
-    return FleetStatus(view.nodes, tuple(members), run)
+    return FleetStatus.of(address)

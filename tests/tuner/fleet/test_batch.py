@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
+import pickle
 from dataclasses import replace
 
 import pytest
 
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose, answers, is_sound
+from seqtune.tuner.fleet.engine import Answered, Finished
 from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.load import Load
 from seqtune.tuner.measuring.timing import DEFAULTS
 from tests.support.fake_measurer import DEVICE, PROBLEM, Fake
 
@@ -20,37 +21,24 @@ CONFIGURATIONS = tuple(Configuration.of("test.k", {"x": x, "y": 2}) for x in (1,
 BATCH = MeasuringBatch(7, Purpose.MEASURE, PROBLEM, CONFIGURATIONS, DEFAULTS, 0.5)
 
 
-@pytest.mark.parametrize("batch", [
-    BATCH, replace(BATCH, purpose=Purpose.COMPARE, rounds=16, best=math.inf),
-    replace(BATCH, options=replace(DEFAULTS, patience=3.0))])
-def test_a_batch_is_the_same_after_its_journey(batch: MeasuringBatch) -> None:
-    assert MeasuringBatch.from_json(json.loads(json.dumps(batch.to_json(), allow_nan=False))) == batch
-
-
-@pytest.mark.parametrize("change", [
-    {"number": "7"}, {"purpose": "steal"}, {"configurations": [["k"]]}, {"options": {}}, {"best": "soon"}])
-def test_a_damaged_batch_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(FormatError, match="a batch of the fleet is damaged"):
-        MeasuringBatch.from_json({**BATCH.to_json(), **change})
-
-
-def test_a_member_is_the_same_after_its_journey() -> None:
-    member = Member("node1/test:1", DEVICE, "node1", 3.0)
-    assert Member.from_json(json.loads(json.dumps(member.to_json()))) == member
-    with pytest.raises(FormatError, match="described itself without"):
-        Member.from_json({**member.to_json(), "name": ""})
+@pytest.mark.parametrize("sent", [
+    BATCH, replace(BATCH, purpose=Purpose.COMPARE, rounds=16), Member("node1/test:1", DEVICE, "node1", 3.0),
+    Answered("node1/test:1", 7, 1, Measurement(Status.CORRECT, (1e-3,), 0.0, disturbed=2)),
+    Finished("node1/test:1", 7, "out of memory", Load(0.25, 0.5))])
+def test_what_travels_is_the_same_after_its_journey(sent: object) -> None:
+    assert pickle.loads(pickle.dumps(sent)) == sent
 
 
 def test_a_member_answers_every_configuration_with_its_index() -> None:
-    measured = [(index, answer["status"]) for index, answer in answers(Fake(), BATCH)]
-    compared = [(index, answer["status"]) for index, answer in answers(Fake(), replace(BATCH, purpose=Purpose.COMPARE))]
-    assert measured == compared == [(0, "correct"), (1, "crash")]
+    measured = [(index, answer.status) for index, answer in answers(Fake(), BATCH)]
+    compared = [(index, answer.status) for index, answer in answers(Fake(), replace(BATCH, purpose=Purpose.COMPARE))]
+    assert measured == compared == [(0, Status.CORRECT), (1, Status.CRASH)]
 
 
 def test_a_member_builds_the_finalists_in_a_random_order() -> None:
     measurer, finalists = Fake(), [Configuration.of("test.k", {"x": 4, "y": y}) for y in range(6)]
     batch = replace(BATCH, purpose=Purpose.COMPARE, configurations=tuple(finalists))
-    seconds = [Measurement.from_json(answer).seconds for _, answer in answers(measurer, batch)]
+    seconds = [answer.seconds for _, answer in answers(measurer, batch)]
     assert seconds == [1.0 + (y - 5) ** 2 for y in range(6)]
     (order,) = measurer.compared
     assert sorted(map(finalists.index, order)) == list(range(6))

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import re
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
-from .head_probe import probe_head
-from .importing import check_token, import_ray
-from .local_folder import LocalFolder
-from .stderr_capture import StderrCapture
+from .address import FleetAddress
+from .importing import import_ray
+from .local_files import LocalFolder
 
 NAMESPACE = "seqtune"  # of the members' names: a device is in one fleet at a time
 STORE_BYTES = 80_000_000  # of Ray's object store for a local fleet; messages are small, and 75 MB is the least it takes
@@ -34,46 +30,8 @@ GONE = "the Ray cluster does not answer any more"
 GONE_SECONDS = 30.0  # without the head; after 60 Ray ends the process of the driver
 HEAD_SECONDS = 2.0  # for a connection to the head
 CLOSE_SECONDS = 5.0  # for Ray's own end where its head is gone
-
-
-MOST_LOCAL = 64  # members on this machine: each is a process of about 150 MB
-FORMS = "local:2 (members on this machine), auto (the Ray cluster of this machine) or ray://HOST:PORT"
-
-_REMOTE = re.compile(r"ray://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})", re.ASCII)
-_NAMED = re.compile(r"(?:ray://)?[^/]+:([0-9]{1,5})", re.ASCII)  # Ray resolves what else RAY_ADDRESS may be
-
-
-@dataclass(frozen=True, slots=True)
-class FleetAddress:
-    """An address: members that this process starts on this machine, or a running Ray cluster."""
-
-    text: str
-    local: int = 0  # number of members on this machine; 0 for a cluster
-
-    @classmethod
-    def parse(cls, text: object) -> FleetAddress:
-        """Parse `local:2`, `auto` or `ray://HOST:PORT`. Raises MisuseError."""
-        if isinstance(text, str):
-            kind, _, rest = text.partition(":")
-            if kind == "local" and rest.isascii() and rest.isdecimal() and 0 < len(rest) < 4:
-                if not 1 <= int(rest) <= MOST_LOCAL:
-                    raise MisuseError(f"--fleet {text}: a fleet on this machine has 1 to {MOST_LOCAL} members")
-                return cls(text, int(rest))
-            remote = _REMOTE.fullmatch(text)
-            if text == "auto" or (remote is not None and 0 < int(remote[2]) < 65536):
-                return cls(text)
-        raise MisuseError(f"no fleet {text!r:.80}; give {FORMS}")
-
-
-def check_address(address: FleetAddress) -> None:
-    """Find out what is wrong before Ray does, which takes longer and says less. Raises MisuseError."""
-    if not address.local:
-        check_token()
-        by_variable = not address.text.startswith("ray://")
-        text = os.environ.get("RAY_ADDRESS", "") if by_variable else address.text
-        named = _NAMED.fullmatch(text)
-        if named is not None and 0 < int(named[1]) < 65536:
-            probe_head(text, "RAY_ADDRESS: " if by_variable else "")
+WORDS = {"ActorDiedError": "its process or its node is gone", "ActorUnavailableError": "it cannot be reached",
+         "NodeDiedError": "its node is gone"}  # type of Ray's errors, which are long -> what it means
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +48,28 @@ class RayCluster:
     """A connection to Ray. Closing it ends what it started."""
 
     def __init__(self, address: FleetAddress, backend: str, import_ray: Callable[[bool], Any] = import_ray,
-                 check: Callable[[FleetAddress], None] = check_address,
+                 check: Callable[[FleetAddress], None] = FleetAddress.check,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """Connect. Raises MisuseError where Ray is missing or no cluster answers."""
-        self.address = address
-        self.backend = backend
+        self.address, self.backend = address, backend
         self._clock = clock
         self._folder: LocalFolder | None = None
         self._head: tuple[str, int] | None = None
         self._gone_since = math.inf  # seconds of the monotonic clock, since when the head does not answer
         self.ray = import_ray(bool(address.local))
         self._own = not self.ray.is_initialized()
-        self._stderr = StderrCapture()
         if self._own:
             check(address)
-            with self._closed_on_failure():
+            terminate = signal.getsignal(signal.SIGTERM)
+            try:
                 self._start() if address.local else self._connect()
                 self._head = self._find_head()
+            except BaseException:
+                self.close()
+                raise
+            finally:
+                if threading.current_thread() is threading.main_thread():
+                    signal.signal(signal.SIGTERM, terminate)  # Ray's handler would end the program without a word
         elif address.local:
             raise MisuseError(f"--fleet {address.text}: this process uses a Ray cluster already; use `auto`")
 
@@ -120,12 +83,8 @@ class RayCluster:
         try:
             nodes = self.ray.nodes()
         except Exception as error:  # Ray raises many types; each means that the cluster is gone
-            raise self.lost(_reason(error)) from None
+            raise self.lost(error) from None
         return [offer for node in nodes if node["Alive"] and (offer := _offer(node, self.backend)) is not None]
-
-    def nodes(self) -> list[Mapping[str, Any]]:
-        """Ray's description of all nodes."""
-        return list(self.ray.nodes())
 
     def close(self) -> None:
         """Disconnect; a local fleet's processes end."""
@@ -136,7 +95,6 @@ class RayCluster:
             ending.join(CLOSE_SECONDS if self.is_gone else None)
         if self._folder is not None:
             self._folder.remove()
-        self._stderr.close()
 
     @property
     def is_gone(self) -> bool:
@@ -148,20 +106,16 @@ class RayCluster:
         """Whether calls of Ray would only wait: the head is gone, and all messages pass through it."""
         return self.is_gone and self.ray.util.client.ray.is_connected()
 
-    def lost(self, reason: str) -> SeqtuneError:
-        """Note that the cluster is gone; return the error for the user."""
+    def lost(self, error: Exception) -> SeqtuneError:
+        """Note that the cluster is gone, as an error of Ray shows; return the error for the user."""
         self._gone_since = min(self._gone_since, self._clock())
-        return SeqtuneError(f"{GONE}: {reason}")
+        return SeqtuneError(f"{GONE}: {reason_of(error)}")
 
     def _find_head(self) -> tuple[str, int] | None:
         """Host and port of the head: of its client server, or of its store, which every node needs."""
-        address = self.address.text.removeprefix("ray://")
         if self.ray.util.client.ray.is_connected():
-            if address == self.address.text:  # the variable RAY_ADDRESS has the address
-                return None
-        else:
-            address = self.ray.get_runtime_context().gcs_address
-        host, _, port = address.rpartition(":")
+            return self.address.head
+        host, _, port = self.ray.get_runtime_context().gcs_address.rpartition(":")
         return host.strip("[]"), int(port)
 
     def _head_answers(self) -> bool:
@@ -179,20 +133,6 @@ class RayCluster:
         self._gone_since = math.inf
         return True
 
-    @contextmanager
-    def _closed_on_failure(self) -> Iterator[None]:
-        """Capture standard error, and close everything if Ray does not start."""
-        terminate = signal.getsignal(signal.SIGTERM)
-        try:
-            self._stderr.__enter__()
-            yield
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, terminate)  # Ray's handler would end the program without a word
-
     def _start(self) -> None:
         """Start Ray on this machine, on the loopback address alone."""
         self._folder = LocalFolder()
@@ -204,7 +144,7 @@ class RayCluster:
                 include_dashboard=False, object_store_memory=STORE_BYTES, logging_level=logging.CRITICAL,
                 log_to_driver=False, configure_logging=False, namespace=NAMESPACE, _temp_dir=str(self._folder.path))
         except Exception as error:
-            raise UnavailableError(f"Ray does not start here: {_reason(error)}") from None
+            raise UnavailableError(f"Ray does not start here: {reason_of(error)}") from None
         addresses = {node["NodeManagerAddress"] for node in self.ray.nodes()}
         if not all(address.startswith(LOOPBACK) for address in addresses):
             raise UnavailableError(
@@ -220,10 +160,9 @@ class RayCluster:
             self.ray.init(address=text, namespace=NAMESPACE, logging_level=logging.CRITICAL, log_to_driver=False,
                           configure_logging=False)
         except Exception as error:
-            noted = one_line(self._stderr.last_line(), 200)
             raise MisuseError(
                 f"no Ray cluster answers at {text}: start one (ray start --head), or check the address and the token "
-                f"(the head's ~/.ray/auth_token): {_reason(error)}{noted and ' | '}{noted}") from None
+                f"(the head's ~/.ray/auth_token): {reason_of(error)}") from None
 
 
 def _offer(node: Mapping[str, Any], backend: str) -> Offer | None:
@@ -238,7 +177,7 @@ def _offer(node: Mapping[str, Any], backend: str) -> Offer | None:
     return Offer(node["NodeID"], node["NodeManagerHostname"], count, tuple(taken.items()))
 
 
-def _reason(error: Exception) -> str:
-    """Ray's message in one line, without its advice of many lines."""
+def reason_of(error: Exception) -> str:
+    """Why a call of Ray failed, in one line, without Ray's advice of many lines."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return one_line(lines[0] if lines else type(error).__name__, 200)
+    return WORDS.get(type(error).__name__) or one_line(lines[0] if lines else type(error).__name__, 200)

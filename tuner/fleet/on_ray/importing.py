@@ -7,7 +7,6 @@ import os
 import secrets
 import sys
 import warnings
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,14 @@ NO_TOKEN = ("no token of Ray on this machine: copy the head's ~/.ray/auth_token 
 # The last one keeps the members' priority: Ray's default, 15, lets any other work disturb their measurements.
 _LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0"}
 _ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_TOKEN = secrets.token_hex(32)  # of the local fleets of this process: Ray reads it once
 
 
 def import_ray(local: bool) -> Any:
     """Import Ray with its variables set. Raises MisuseError where it is not installed."""
     os.environ.update({name: value for name, value in _ALWAYS.items() if name not in os.environ})
     if local:
-        os.environ.update(_LOCAL | {"RAY_AUTH_TOKEN": _token()})
+        os.environ.update(_LOCAL | {"RAY_AUTH_TOKEN": _TOKEN})
     else:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     imported = "ray" in sys.modules
@@ -65,9 +65,3 @@ def _silence(ray: Any) -> None:
         logging.getLogger(name).handlers[:] = [logging.NullHandler()]
     warnings.filterwarnings("ignore", module=r"ray\b")
     ray._private.worker._worker_logs_enabled = False
-
-
-@lru_cache(maxsize=1)
-def _token() -> str:
-    """The token of the local fleets of this process: Ray reads it once."""
-    return secrets.token_hex(32)

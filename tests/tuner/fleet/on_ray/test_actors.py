@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import pytest
 
 from seqtune.errors import MisuseError
-from seqtune.tuner.fleet.on_ray.cluster import FleetAddress, Offer
+from seqtune.tuner.fleet.on_ray.address import FleetAddress
+from seqtune.tuner.fleet.on_ray.cluster import Offer
 from seqtune.tuner.fleet.on_ray.engine import RayEngine
 
 OFFERS = [Offer("node a", "one", 2, ()), Offer("node b", "two", 1, ())]
@@ -31,12 +31,12 @@ class StandIn:
     def offers(self) -> list[Offer]:
         return OFFERS
 
-    def remote(self, kind: type[Any]) -> Any:
-        return SimpleNamespace(options=lambda **options: SimpleNamespace(remote=self._start))
+    def remote(self, concurrency_groups: dict[str, int]) -> Any:
+        return lambda kind: SimpleNamespace(options=lambda **options: SimpleNamespace(remote=self._start))
 
-    def _start(self, name: str, greeting: str) -> Any:
+    def _start(self, name: str, greeting: dict[str, Any]) -> Any:
         self.started.append(name)
-        return SimpleNamespace(describe=SimpleNamespace(remote=object))
+        return SimpleNamespace(open=SimpleNamespace(remote=object))
 
     def wait(self, calls: list[object], **options: Any) -> tuple[list[object], list[object]]:
         return calls, []
@@ -44,7 +44,7 @@ class StandIn:
     def get(self, call: object) -> str:
         if self.answer is None:
             raise ActorDiedError
-        return json.dumps({"refused": self.answer})
+        return self.answer
 
     def kill(self, actor: object) -> None:
         pass

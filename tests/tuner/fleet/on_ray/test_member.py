@@ -1,16 +1,16 @@
-"""A member answers orders in text; it needs no Ray for that. What does not fit its machine is refused in one line."""
+"""A member measures batches and has events; it needs no Ray for that. What does not fit its machine is refused."""
 
 from __future__ import annotations
 
 import base64
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seqtune.api.library import read_library
+from seqtune.data.record import Status
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.libraries.bundle import bundle_of, use_bundles
 from seqtune.kernels.libraries.package_digest import package_digest
@@ -19,7 +19,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose
-from seqtune.tuner.fleet.on_ray.cluster import FleetAddress
+from seqtune.tuner.fleet.engine import Answered, Finished
+from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.fleet.on_ray.address import FleetAddress
 from seqtune.tuner.fleet.on_ray.member import OPEN, RayMember, hello
 from seqtune.tuner.load import Load
 from seqtune.tuner.measuring.timing import Options
@@ -29,30 +31,32 @@ PROBLEM = Problem.make("gemm", m=16, n=16, k=16)
 
 
 def member(**changes: object) -> RayMember:
-    return RayMember("here/llvm:0", json.dumps({**hello("llvm:0", OPEN), **changes}))
+    return RayMember("here/llvm:0", {**hello("llvm:0", OPEN), **changes})
 
 
-def test_a_member_measures_orders_in_their_order_whenever_they_come() -> None:
+def test_a_member_measures_batches_and_controls_report_the_load() -> None:
     here = member()
-    described = json.loads(here.describe())["member"]
-    assert described["name"] == "here/llvm:0"
+    opened = here.open()
+    assert isinstance(opened, Member)
+    assert opened.name == "here/llvm:0"
     default = Task.of(PROBLEM, discovery.find("llvm:0")).default
-    batches = [json.dumps(MeasuringBatch(number, purpose, PROBLEM, (default,), Options()).to_json())
-               for number, purpose in ((7, Purpose.MEASURE), (8, Purpose.CONTROL))]
-    here.submit(1, batches[1])
-    here.submit(0, batches[0])
-    events: list[dict[str, Any]] = []
-    end = time.monotonic() + 120
-    while sum("finished" in event for event in events) < 2 and time.monotonic() < end:
-        events += json.loads(here.events(5.0))
-    assert [event.get("answered", event.get("finished")) for event in events] == [7, 7, 8, 8]
-    assert [event["measurement"]["status"] for event in events[::2]] == ["correct", "correct"]
-    loads = [Load.from_json(event["load"]) for event in events[1::2]]
-    assert loads[0] == Load()  # controls alone report the load of their machine
-    assert 0 <= loads[1].others <= 1
-    here.note('{"done": 2}')
-    status = json.loads(here.status())
-    assert (status["done"], status["failed"], status["fleet"]) == (2, 0, {"done": 2})
+    here.cancel(9)
+    for number, purpose in ((7, Purpose.MEASURE), (8, Purpose.CONTROL), (9, Purpose.MEASURE)):
+        here.measure(MeasuringBatch(number, purpose, PROBLEM, (default,), Options()))
+    first, measured, second, controlled, cancelled = here.events(1.0)
+    for event, number in ((first, 7), (second, 8)):
+        assert isinstance(event, Answered)
+        assert (event.number, event.measurement.status) == (number, Status.CORRECT)
+    for event, number in ((measured, 7), (controlled, 8), (cancelled, 9)):
+        assert isinstance(event, Finished)
+        assert (event.number, event.error) == (number, "")
+    assert isinstance(measured, Finished)
+    assert measured.load == Load()  # controls alone report the load of their machine
+    assert isinstance(controlled, Finished)
+    assert 0 <= controlled.load.others <= 1
+    assert here.events(0.0) == []
+    here.note("2 trials")
+    assert here.noted() == "2 trials"
     here.close()
 
 
@@ -65,7 +69,9 @@ def test_a_member_measures_orders_in_their_order_whenever_they_come() -> None:
 def test_a_member_that_does_not_fit_is_refused(changes: dict[str, object], reason: str,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    assert reason in json.loads(member(**changes).describe())["refused"]
+    refused = member(**changes).open()
+    assert isinstance(refused, str)
+    assert reason in refused
 
 
 def bundled(folder: Path) -> dict[str, Any]:
