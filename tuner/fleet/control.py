@@ -1,9 +1,7 @@
 """Control: a fixed benchmark, run regularly, that detects a member whose times drift from its own or its group's.
 
-A control does not use `measuring.comparison`, which tells which of several kernels is faster. A control times one
-kernel, and checks whether the kernel takes as long as a minute ago, yesterday, or on another machine. Such times were
-not taken in the same rounds, so they are no pairs. And the question is the opposite one: a test can show that two times
-differ, not that they agree. Therefore a bound on the ratio decides.
+It is no comparison (`measuring.comparison`): it asks whether one kernel takes as long as a minute ago, yesterday, or on
+another machine. A test can show that two times differ, not that they agree. Therefore a bound on the ratio decides.
 
 The control is the safe default of a fixed problem. A member opens with three of them; their median is its reference.
 A block of answers counts only if the control after it agrees with the reference, and with the median of the references

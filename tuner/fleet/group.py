@@ -17,17 +17,19 @@ from .control import ALIKE, Probe
 from .group_search import GroupSearch
 from .member import MemberPhase
 from .member_state import PIPELINE, MemberState
-from .options import FleetOptions
 
+BATCH_SECONDS = 5.0  # of work in a batch: much longer than a message takes, short enough to share a search
+BATCH_MOST = 64  # configurations of a batch
 FIRST_SHARE = 0.25  # of a batch's seconds, for a problem of which only the times of other problems are known
+JOIN_SECONDS = 300.0  # to wait for a member to join, or to join again, before a group is given up
 
 
 class Group:
     """Alike members, their control, and their problems, each opened when a member has nothing to do."""
 
-    def __init__(self, device: Device, plan: Plan, control: Probe | None, options: FleetOptions,
+    def __init__(self, device: Device, plan: Plan, control: Probe | None,
                  open_search: Callable[[Problem, Device], GroupSearch]) -> None:
-        self.device, self.plan, self.control, self.options = device, plan, control, options
+        self.device, self.plan, self.control = device, plan, control
         self.members: dict[str, MemberState] = {}
         self.free: dict[str, MemberState] = {}  # members that may be given work
         self.unopened = deque(plan.problems)
@@ -38,11 +40,8 @@ class Group:
         self.pace = 0.0  # s for a configuration, of any problem; 0: not known
         self.empty_since: float | None = None  # engine's seconds, since when no member is usable
         self._open_search = open_search
-        self._median: float | None = None  # of the members' references, in seconds
-        self._has_median = False
-        self._offering: deque[GroupSearch] = deque()
-        self._queued: set[int] = set()
-        self._ready: dict[int, GroupSearch] = {}  # searches that may have a result now
+        self._offering: dict[GroupSearch, None] = {}  # searches that may have something to hand out, the oldest first
+        self._ready: dict[GroupSearch, None] = {}  # searches that may have a result now
 
     @property
     def is_done(self) -> bool:
@@ -50,25 +49,18 @@ class Group:
         return not self.unopened and not self.searches
 
     @property
-    def usable(self) -> int:
-        """The number of members that measure, or may measure again without joining again."""
-        return sum(state.is_usable for state in self.members.values())
+    def usable(self) -> list[str]:
+        """The members that measure, or may measure again without joining again."""
+        return [state.name for state in self.members.values() if state.is_usable]
 
     def reference_median(self) -> float | None:
         """The median of the references, in seconds; None if they are too few.
 
         Members that are gone count, members whose control was not good do not.
         """
-        if not self._has_median:
-            references = [state.reference for state in self.members.values()
-                          if state.reference is not None and not (state.distrusted or state.reference_loaded)]
-            self._median = statistics.median(references) if len(references) >= ALIKE else None
-            self._has_median = True
-        return self._median
-
-    def forget_median(self) -> None:
-        """Let `reference_median` compute again: a reference has come, or a member is gone."""
-        self._has_median = False
+        references = [state.reference for state in self.members.values()
+                      if state.reference is not None and not (state.distrusted or state.reference_loaded)]
+        return statistics.median(references) if len(references) >= ALIKE else None
 
     def round_size(self) -> int:
         """The number of proposals of a round: the options', or more where few problems must feed many members."""
@@ -90,27 +82,23 @@ class Group:
         search.advance(self.round_size())
         self.offer(search)
 
-    def collect(self) -> Iterator[TuningResult]:
-        """Yield the results that have become known since the last call."""
-        ready, self._ready = self._ready, {}
-        for search in ready.values():
-            problem, result = search.search.task.problem, search.result()
-            if result is None:
-                self._queue(search)  # its finals may be due
-            elif self.searches.pop(problem, None) is not None:
-                self.closed += result.done
-                yield result
-
     def offer(self, search: GroupSearch) -> None:
         """Offer what a search has to hand out, and note that it may have a result."""
         if search.searched:
-            self._ready[id(search)] = search
-        self._queue(search)
+            self._ready[search] = None
+        if search.is_offering:
+            self._offering[search] = None
 
-    def _queue(self, search: GroupSearch) -> None:
-        if search.is_offering and id(search) not in self._queued:
-            self._queued.add(id(search))
-            self._offering.append(search)
+    def collect(self) -> Iterator[TuningResult]:
+        """Yield the results that have become known since the last call."""
+        ready, self._ready = self._ready, {}
+        for search in ready:
+            result = search.result()
+            if result is None and search.is_offering:  # its finals are due
+                self._offering[search] = None
+            elif result is not None and self.searches.pop(search.search.task.problem, None) is not None:
+                self.closed += result.done
+                yield result
 
     def next_search(self, state: MemberState) -> GroupSearch | None:
         """The search of which a member should get work: that of its last batch, else the oldest; None if none has any.
@@ -118,14 +106,10 @@ class Group:
         last = state.last
         if last is not None and last.waiting and state.name not in last.refused:
             return last
-        for _ in range(len(self._offering)):
-            search = self._offering[0]
+        for search in list(self._offering):
             if not search.is_offering:
-                self._offering.popleft()
-                self._queued.discard(id(search))
-            elif state.name in search.refused:
-                self._offering.rotate(-1)
-            else:
+                del self._offering[search]
+            elif state.name not in search.refused:
                 return search
         while self.unopened:
             opened = self._open(self.unopened.popleft())
@@ -144,51 +128,48 @@ class Group:
         return search
 
     def share(self, search: GroupSearch) -> int:
-        """The number of configurations for the next batch of a search: about `batch_seconds`, or a fair share."""
-        seconds, most = self.options.batch_seconds, self.options.batch_most
+        """The number of configurations for the next batch of a search: about BATCH_SECONDS, or a fair share."""
         count = 1.0
         if search.pace or self.pace:
-            count = seconds / search.pace if search.pace else FIRST_SHARE * seconds / self.pace
+            count = BATCH_SECONDS / search.pace if search.pace else FIRST_SHARE * BATCH_SECONDS / self.pace
         if not self.unopened:  # divide a round where there are more members than searches
             count = min(count, math.ceil(self.round_size() * min(1, len(self.searches) / max(1, len(self.members)))))
-        return max(1, min(most, int(count)))
+        return max(1, min(BATCH_MOST, int(count)))
 
     def learn_pace(self, search: GroupSearch) -> None:
         """Take over the pace of a search after a batch."""
         if search.pace:
             self.pace = search.pace if not self.pace else (7 * self.pace + search.pace) / 8
 
-    def give_up(self, problem: Problem, reason: str) -> None:
-        """Leave a problem out."""
-        search = self.searches.pop(problem)
-        self.closed += search.search.done
-        search.stop()
-        self.skipped.append(Skipped(problem, self.device, reason))
-
-    def refusing(self, search: GroupSearch) -> str:
-        """Why no member can measure a problem, or an empty text while there may be one that can."""
-        if not search.refused or not search.is_offering:
-            return ""
-        usable = [state.name for state in self.members.values() if state.is_usable]
-        if not usable or not all(name in search.refused for name in usable):
-            return ""
-        return next(iter(search.refused.values()))
+    def give_up_refused(self) -> None:
+        """Leave out the problems that none of the members can measure."""
+        usable = self.usable
+        for problem, search in list(self.searches.items()):
+            if search.refused and search.is_offering and usable and search.refused.keys() >= set(usable):
+                self._give_up(problem, next(iter(search.refused.values())))
 
     def give_up_without_members(self, now: float) -> None:
-        """Leave all problems out if no member has been usable for `join_timeout`, or if none can return."""
+        """Leave all problems out if no member has been usable for JOIN_SECONDS, or if none can return."""
         if self.is_done or self.usable:
             self.empty_since = None
             return
         self.empty_since = now if self.empty_since is None else self.empty_since
         final = all(state.phase is MemberPhase.EXCLUDED for state in self.members.values())
-        if final or now - self.empty_since > self.options.join_timeout:
+        if final or now - self.empty_since > JOIN_SECONDS:
             self.loss = "no member is left: " + "; ".join(
                 f"{state.name}: {state.reason}" for state in self.members.values())
             self.unfinished = len(self.searches) + len(self.unopened)
             for problem in list(self.searches):
-                self.give_up(problem, self.loss)
+                self._give_up(problem, self.loss)
             self.skipped.extend(Skipped(problem, self.device, self.loss) for problem in self.unopened)
             self.unopened.clear()
+
+    def _give_up(self, problem: Problem, reason: str) -> None:
+        """Leave a problem out."""
+        search = self.searches.pop(problem)
+        self.closed += search.search.done
+        search.stop()
+        self.skipped.append(Skipped(problem, self.device, reason))
 
     def trials(self) -> tuple[int, int]:
         """The number of trials that are done, and an estimate of the number of all."""

@@ -23,8 +23,6 @@ from ..run.search import Search
 from .batch import Purpose
 from .member import group_key
 
-Work = tuple[Purpose, tuple[Configuration, ...]]
-
 
 class GroupSearch:
     """A search of one task by the members of a group."""
@@ -39,6 +37,7 @@ class GroupSearch:
         self.refused: dict[str, str] = {}  # member -> why it could not measure the problem
         self.searched = False  # whether the trials are over
         self.is_stopped = False  # nothing more is handed out
+        self._is_misled = False  # the strategy has received a wrong answer
         self._round: list[Configuration] = []  # proposals that were not passed on yet
         self._pending: set[Configuration] = set()  # the round's configurations without an answer
         self._handed_out: set[Configuration] = set()  # configurations that members have and have not answered
@@ -65,15 +64,21 @@ class GroupSearch:
         return bool(self.waiting) or (self.searched and self.result() is None and not self.unwritten
                                       and not self._finalists)
 
+    @property
+    def _is_spent(self) -> bool:
+        """Whether the budget's seconds are over."""
+        return self.budget.seconds is not None and self._spent >= self.budget.seconds
+
     def advance(self, count: int) -> None:
         """Pass on a round whose answers are complete, and ask for the next one of up to `count` proposals."""
+        if self._is_misled and not self.is_stopped:
+            self._begin_again()
         while not (self._pending or self.waiting or self.searched or self.is_stopped):
             for configuration in self._round:
                 self.search.accept(self.strategy, configuration, self._answers[configuration])
                 self.search.report(configuration, self._answers[configuration])
             self._round, self._answers = [], {}
-            seconds = self.budget.seconds
-            if self.search.done >= self.search.limit or (seconds is not None and self._spent >= seconds):
+            if self.search.done >= self.search.limit or self._is_spent:
                 self.searched = not self._handed_out
                 return
             self._round = self.search.propose(self.strategy, min(count, self.search.limit - self.search.done))
@@ -83,7 +88,17 @@ class GroupSearch:
                 self.searched = not self._handed_out
                 return
 
-    def take(self, count: int) -> Work:
+    def _begin_again(self) -> None:
+        """Build the strategy again, without the wrong answers."""
+        search = self.search
+        search.trials.update(self._answers)
+        search.best = min(search.times, default=math.inf)
+        self._round, self._answers, self.searched, search.ended = [], {}, False, False
+        self._pending.clear()
+        self.waiting.clear()
+        self.strategy, self._is_misled = search.strategy(), False
+
+    def take(self, count: int) -> tuple[Purpose, tuple[Configuration, ...]]:
         """Hand out work: up to `count` configurations of the round, or all finalists."""
         if self.waiting:
             taken = tuple(self.waiting.popleft() for _ in range(min(count, len(self.waiting))))
@@ -97,7 +112,7 @@ class GroupSearch:
         self._spent += seconds
         if count:
             self.pace = seconds / count if not self.pace else (self.pace + seconds / count) / 2
-        if self.budget.seconds is not None and self._spent >= self.budget.seconds:
+        if self._is_spent:
             self._pending.difference_update(self.waiting)
             unmeasured = set(self.waiting)
             self._round = [configuration for configuration in self._round if configuration not in unmeasured]
@@ -105,6 +120,7 @@ class GroupSearch:
 
     def answer(self, purpose: Purpose, configuration: Configuration, measurement: Measurement) -> None:
         """Take an answer to something that was handed out."""
+        self.unwritten += 1
         if purpose is Purpose.COMPARE:
             self._finals[configuration] = measurement
             return
@@ -125,30 +141,16 @@ class GroupSearch:
             if configuration in self._pending:
                 self.waiting.append(configuration)
 
-    def discard(self, purpose: Purpose, configurations: Iterable[Configuration]) -> None:
-        """Forget answers that cannot be trusted. They must be measured again."""
+    def discard(self, purpose: Purpose, configuration: Configuration) -> None:
+        """Forget an answer that cannot be trusted. `advance` lets it be measured again."""
+        self.unwritten -= 1
         if purpose is Purpose.COMPARE:
             self._finalists, self._finals = [], {}
-            return
-        passed_on = False  # to the strategy
-        for configuration in configurations:
-            if self._answers.pop(configuration, None) is not None:
-                if not self.is_stopped:
-                    self._pending.add(configuration)
-                    self.waiting.append(configuration)
-            else:
-                passed_on |= self.search.trials.pop(configuration, None) is not None
-        if passed_on and not self.is_stopped:
-            self._begin_again()
-
-    def _begin_again(self) -> None:
-        search = self.search
-        search.trials.update(self._answers)
-        search.best = min(search.times, default=math.inf)
-        self._round, self._answers, self.searched, search.ended = [], {}, False, False
-        self._pending.clear()
-        self.waiting.clear()
-        self.strategy = search.strategy()
+        elif self._answers.pop(configuration, None) is None:
+            self._is_misled |= self.search.trials.pop(configuration, None) is not None
+        elif not self.is_stopped:
+            self._pending.add(configuration)
+            self.waiting.append(configuration)
 
     def stop(self) -> None:
         """Hand out nothing more. Answers to what was handed out still count."""

@@ -1,21 +1,19 @@
-"""MemberState: what the driver knows of a member: its batches, its blocks, and whether it can be relied on."""
+"""MemberState: what the driver knows of a member: its batches, its answers, and whether it can be relied on."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..load import Load
-from .answers import Answer, AnswerBlock
-from .batch import MeasuringBatch, Purpose
-from .control import median
+from .answers import Answer
+from .batch import MeasuringBatch
 from .engine import QUIET
 from .group_search import GroupSearch
 from .member import Member, MemberPhase, MemberProgress
 
 PIPELINE = 2  # batches that a member has at a time: it never waits for a message, and little is lost if it dies
+GRACE = 30.0  # seconds that the network may delay an answer
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +21,6 @@ class HandedBatch:
     """A batch that a member has and has not finished."""
 
     batch: MeasuringBatch
-    block: AnswerBlock | None  # to which its answers go; the block that it closes, if it is a control
     search: GroupSearch | None  # None: a control
     repeats: int = 0  # of a control: the number of those before it that were not good
     load: Load = QUIET  # the heaviest during these
@@ -37,21 +34,20 @@ class HandedBatch:
     def give_back(self) -> None:
         """Give what is not answered back to the search."""
         if self.search is not None:
-            indices = self.unanswered()
-            if indices or self.batch.purpose is Purpose.COMPARE:
-                self.search.give_back(self.batch.purpose, [self.batch.configurations[index] for index in indices])
+            self.search.give_back(self.batch.purpose, [self.batch.configurations[index] for index in self.unanswered()])
 
 
 class MemberState:
     """The state of a member."""
 
     def __init__(self, member: Member, now: float) -> None:
-        self.member = member
-        self.group_key = member.group_key
+        self.member, self.name, self.group_key = member, member.name, member.group_key
         self.phase = MemberPhase.LEFT
         self.reason = ""
         self.handed: dict[int, HandedBatch] = {}  # by number, in the order of work
-        self.blocks: deque[AnswerBlock] = deque()  # the last one is open
+        self.block: list[Answer] = []  # answers since the last control, which the next one proves
+        self.opened = now  # engine's seconds of the begin of the block
+        self.is_closing = False  # whether the control after the block was handed out
         self.reference: float | None = None  # s, of its first controls
         self.reference_loaded = False  # whether the machine was busy then, so that nothing shows how busy
         self.distrusted = False  # whether a control was not good, whenever it was repeated
@@ -72,14 +68,10 @@ class MemberState:
         self.last: GroupSearch | None = None  # of its last batch: its worker has the operands
 
     @property
-    def name(self) -> str:
-        """The member's name."""
-        return self.member.name
-
-    @property
     def is_ready(self) -> bool:
         """Whether it can be given work."""
-        return self.phase in (MemberPhase.MEASURING, MemberPhase.WAITING) and len(self.handed) < PIPELINE
+        return self.phase in (MemberPhase.MEASURING, MemberPhase.WAITING) and not self.is_closing \
+            and len(self.handed) < PIPELINE
 
     @property
     def is_usable(self) -> bool:
@@ -87,13 +79,24 @@ class MemberState:
         excluded_for_good = self.phase is MemberPhase.EXCLUDED and self.retry_at == math.inf
         return self.phase is not MemberPhase.LEFT and not excluded_for_good
 
+    def is_due(self, now: float) -> bool:
+        """Whether its backoff or pause is over."""
+        return self.phase in (MemberPhase.EXCLUDED, MemberPhase.BUSY) and now >= self.retry_at
+
+    def is_late(self, now: float) -> bool:
+        """Whether it is silent for longer than its batch allows."""
+        for handed in self.handed.values():
+            return now - self.heard > handed.batch.silence(self.member.allowance, len(handed.answered)) + GRACE
+        return False
+
     def hand(self, handed: HandedBatch, now: float) -> None:
         """Note a batch that is handed out."""
         if not self.handed:
             self.started = self.heard = now
+            if not self.block:
+                self.opened = now
         self.handed[handed.batch.number] = handed
-        if handed.block is not None and handed.search is not None:
-            handed.block.batches += 1
+        if handed.search is not None:
             self.last = handed.search
         if self.phase is MemberPhase.WAITING:
             self.phase = MemberPhase.MEASURING
@@ -107,59 +110,32 @@ class MemberState:
         self.started = self.idle_since = now
         if handed.search is not None:
             handed.search.spend(seconds, len(handed.answered))
-            if handed.block is not None:
-                handed.block.batches -= 1
         if not self.handed and self.phase is MemberPhase.MEASURING:
             self.phase = MemberPhase.WAITING
         return handed
 
-    def take_answer(self, handed: HandedBatch, answer: Answer, index: int) -> None:
+    def take_answer(self, handed: HandedBatch, index: int, answer: Answer) -> None:
         """Add an answer of a trial or a final to its block and its search."""
-        measurement = answer.measurement
         handed.answered.add(index)
         self.done += 1
-        self.failures += math.isinf(measurement.seconds)
-        self.best = min(self.best, measurement.seconds)
-        answer.search.unwritten += 1
-        answer.search.answer(answer.purpose, answer.configuration, measurement)
-        assert handed.block is not None
-        handed.block.answers.append(answer)
+        record = answer.record
+        self.failures += math.isinf(record.measurement.seconds)
+        self.best = min(self.best, record.measurement.seconds)
+        answer.search.answer(answer.purpose, record.configuration, record.measurement)
+        self.block.append(answer)
 
-    def is_late(self, now: float, grace: float) -> bool:
-        """Whether it is silent for longer than its batch allows."""
-        for handed in self.handed.values():
-            allowed = handed.batch.silence(self.member.allowance, len(handed.answered)) + grace
-            return now - self.heard > allowed
-        return False
-
-    def release(self, phase: MemberPhase, reason: str) -> list[int]:
-        """Give all batches and blocks back to the searches; return the numbers of the batches."""
+    def release(self, phase: MemberPhase, reason: str) -> list[GroupSearch]:
+        """Give all batches and the block back to their searches, which are returned."""
         self.phase, self.reason = phase, reason
-        numbers = list(self.handed)
+        searches = [handed.search for handed in self.handed.values() if handed.search is not None]
         for handed in self.handed.values():
             handed.give_back()
+        for answer in self.block:
+            answer.search.discard(answer.purpose, answer.record.configuration)
+            searches.append(answer.search)
         self.handed.clear()
-        for block in self.blocks:
-            block.discard()
-        self.blocks.clear()
-        return numbers
-
-    def open_block(self, now: float) -> AnswerBlock:
-        """The block to which the next batch belongs."""
-        if not self.blocks or self.blocks[-1].closing:
-            self.blocks.append(AnswerBlock(now))
-        block = self.blocks[-1]
-        if not block.answers and not block.batches:
-            block.opened = now
-        return block
-
-    def control_seconds(self, handed: HandedBatch, error: str) -> float:
-        """The time of a control that is finished; infinite if it failed."""
-        return math.inf if error or handed.unanswered() else median(handed.seconds)
-
-    def open_searches(self) -> Iterator[GroupSearch]:
-        """The searches that wait for a control of this member."""
-        return (answer.search for block in self.blocks for answer in block.answers)
+        self.block, self.is_closing = [], False
+        return list(dict.fromkeys(searches))
 
     def progress(self) -> MemberProgress:
         """The state for the user."""

@@ -21,8 +21,6 @@ from .member import Member
 SUFFIX = ".controls.json"  # after the name of the journal
 VERSION = 1
 MOST_BYTES = 10_000_000  # of the file
-MOST_ENTRIES = 10_000  # about 500 bytes each; the oldest ones are forgotten
-LONGEST_WORD = 10_000  # characters
 OLDEST = 24 * 3600.0  # s since a reference was confirmed: machines are updated and rebuilt from day to day
 SAVE_SECONDS = 10.0  # between two writes
 
@@ -57,24 +55,23 @@ class RememberedReference:
 
     @classmethod
     def from_json(cls, content: object) -> RememberedReference:
-        """Check and take one entry of the file. Raises ValueError."""
-        names = ("host", "device", "fingerprint", "toolchain", "control")
-        if not isinstance(content, Mapping) or set(content) != {*names, "seconds", "when", "clock"}:
+        """Take one entry of the file. Raises ValueError."""
+        if not isinstance(content, Mapping) or set(content) != set(cls.__dataclass_fields__):
             raise ValueError("an entry has other fields")
-        words = [content[name] for name in names]
-        numbers = [content[name] for name in ("seconds", "when", "clock")]
-        if not all(isinstance(word, str) and len(word) <= LONGEST_WORD for word in words) \
+        entry = cls(**content)
+        numbers = (entry.seconds, entry.when, entry.clock)
+        if not all(isinstance(word, str) for word in entry.key) \
                 or not all(type(number) in (int, float) and 0 <= number < 1e12 for number in numbers) \
-                or not numbers[0]:
+                or not entry.seconds:
             raise ValueError("an entry has a wrong value")
-        return cls(*words, *map(float, numbers))
+        return entry
 
 
 class ReferenceMemory:
     """The references of all devices that have measured for one journal."""
 
     def __init__(self, journal: Path, wall: Callable[[], float], clock: Callable[[], float],
-                 boot: Callable[[], str] = boot_id, most_entries: int = MOST_ENTRIES) -> None:
+                 boot: Callable[[], str] = boot_id) -> None:
         """Read the file. Raises FormatError if it is damaged.
 
         `wall` tells the seconds since 1970, `clock` those of the engine, which never jump.
@@ -82,7 +79,7 @@ class ReferenceMemory:
         self.path = journal.with_name(journal.name + SUFFIX)
         self.fault = ""  # why the file could not be written the last time
         self._wall, self._clock = wall, clock
-        self._boot, self._most_entries = boot(), most_entries
+        self._boot = boot()
         self._entries = {entry.key: entry for entry in self._read()}
         self._changed = False
         self._saved = -math.inf  # engine's seconds
@@ -101,10 +98,7 @@ class ReferenceMemory:
         """Note a reference that a good control has confirmed. One that agrees with it stays, so that none creeps."""
         key, known = _key(member, probe), self.seconds(member, probe)
         reference = seconds if known is None or differs(known, seconds) else known
-        self._entries.pop(key, None)
-        self._entries[key] = RememberedReference(*key, reference, self._wall(), self._clock())  # the newest is the last
-        if len(self._entries) > self._most_entries:
-            del self._entries[next(iter(self._entries))]
+        self._entries[key] = RememberedReference(*key, reference, self._wall(), self._clock())
         self._changed = True
 
     def save(self, at_once: bool = False) -> None:
@@ -115,7 +109,7 @@ class ReferenceMemory:
         if not self._changed or (self._clock() - self._saved < SAVE_SECONDS and not at_once):
             return
         self._saved = self._clock()
-        references = [asdict(entry) for entry in self._entries.values()]
+        references = [asdict(entry) for entry in self._entries.values() if self._age(entry) <= OLDEST]
         content = {"version": VERSION, "boot": self._boot, "references": references}
         try:
             write_whole(self.path, json.dumps(content))
@@ -133,7 +127,7 @@ class ReferenceMemory:
                 raise ValueError("it is not a regular file")
             content = parse_json(read_bounded(self.path, MOST_BYTES, only_regular=True), self.path)
             if not isinstance(content, Mapping) or content.get("version") != VERSION \
-                    or not isinstance(content.get("references"), list) or len(content["references"]) > MOST_ENTRIES:
+                    or not isinstance(content.get("references"), list):
                 raise ValueError("it has another version or form")
             entries = [RememberedReference.from_json(entry) for entry in content["references"]]
             gone_on = self._boot and content.get("boot") == self._boot

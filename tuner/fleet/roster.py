@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from seqtune.kernels.kernel import Configuration
@@ -13,7 +13,7 @@ from seqtune.kernels.problem import Problem
 from ..load import Load
 from ..measuring.timing import Options
 from . import control
-from .answers import AnswerBlock
+from .answers import Answer
 from .batch import MeasuringBatch, Purpose
 from .engine import QUIET, Engine
 from .group import Group
@@ -22,6 +22,13 @@ from .member import GroupKey, Member, MemberPhase
 from .member_state import HandedBatch, MemberState
 from .options import FleetOptions
 from .reference_memory import ReferenceMemory
+
+MOST_FAILURES = 3  # times in a row that a member may be late or fail before it is excluded
+LONGEST_BACKOFF = 300.0  # seconds before an excluded member is tried again
+TRUSTED_AGAIN = 3600.0  # seconds of good controls after which the exclusions of a member are forgotten
+PAUSE = 10.0  # seconds before a member on a busy machine is tried again; each further pause is twice as long
+LONGEST_PAUSE = 60.0
+BUSY_SECONDS = 600.0  # to wait for quiet; afterwards records are written, marked as measured under load
 
 
 class Roster:
@@ -63,185 +70,176 @@ class Roster:
         """Let a member begin, or begin again, with its first controls."""
         state.phase, state.reason, state.retry_at = MemberPhase.OPENING, "", math.inf
         if self.group_of(state).control is None:  # no kernel solves any of the problems, as the group will find
-            self._let_measure(state)
+            self._go_on(state, False)
         else:
-            self.hand_control(state, None)
+            self.hand_control(state)
 
-    def hand_control(self, state: MemberState, block: AnswerBlock | None, repeats: int = 0,
-                     load: Load = QUIET) -> None:
-        """Hand a control to a member: the first ones if `block` is None, else the one that closes the block."""
+    def hand_control(self, state: MemberState, repeats: int = 0, load: Load = QUIET) -> None:
+        """Hand a control to a member: the first ones if it opens, else the one that closes its block."""
         probe = self.group_of(state).control
         assert probe is not None
-        if block is not None:
-            block.closing = True
-        configurations = (probe.configuration,) * (control.OPENING if block is None else 1)
-        handed = self.hand(state, Purpose.CONTROL, probe.problem, configurations, None, block)
+        state.is_closing = state.phase is not MemberPhase.OPENING
+        configurations = (probe.configuration,) * (1 if state.is_closing else control.OPENING)
+        handed = self.hand(state, Purpose.CONTROL, probe.problem, configurations, None)
         handed.repeats, handed.load = repeats, load
 
     def hand(self, state: MemberState, purpose: Purpose, problem: Problem, configurations: tuple[Configuration, ...],
-             search: GroupSearch | None, block: AnswerBlock | None) -> HandedBatch:
+             search: GroupSearch | None) -> HandedBatch:
         """Hand a batch to a member."""
-        best, rounds = (search.best, 0) if search is not None else (math.inf, 0)
-        if search is not None and purpose is Purpose.COMPARE:
-            best, rounds = math.inf, search.rounds
-        measuring = self.measuring
+        best, rounds, measuring = math.inf, 0, self.measuring
         if search is None:
             measuring = replace(measuring, samples=max(measuring.samples, control.SAMPLES))
+        elif purpose is Purpose.COMPARE:
+            rounds = search.rounds
+        else:
+            best = search.best
         batch = MeasuringBatch(next(self._numbers), purpose, problem, configurations, measuring, best, rounds)
-        handed = HandedBatch(batch, block, search)
+        handed = HandedBatch(batch, search)
         state.hand(handed, self.engine.now())
         self.engine.submit(state.name, batch)
         return handed
 
     def release(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
         """Give a member up for now: others measure again whatever it measured that is not in the journal."""
-        searches = {id(search): search for search in state.open_searches()}
-        searches.update({id(handed.search): handed.search for handed in state.handed.values() if handed.search})
-        for number in state.release(phase, reason):
+        for number in state.handed:
             self.engine.cancel(state.name, number)
         group = self.group_of(state)
-        group.forget_median()
         group.free.pop(state.name, None)
-        for search in searches.values():
+        for search in state.release(phase, reason):
             group.advance(search)
 
     def exclude(self, state: MemberState, reason: str) -> None:
-        """Exclude a member until its backoff is over, or for good after `retries` of them."""
+        """Exclude a member until its backoff is over, or for good after the last of them."""
         state.exclusions += 1
         state.consecutive_failures = 0
         self.release(state, MemberPhase.EXCLUDED, reason)
-        backoff = min(self.options.longest_backoff, self.options.backoff * 2.0 ** min(state.exclusions - 1, 60))
+        backoff = min(LONGEST_BACKOFF, self.options.backoff * 2.0 ** min(state.exclusions - 1, 60))
         state.excluded_at = self.engine.now()
         state.retry_at = state.excluded_at + backoff if state.exclusions <= self.options.retries else math.inf
 
     def count_failure(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
-        """Count a failure that may be the member's own fault; exclude it after `consecutive_failures`.
+        """Count a failure that may be the member's own fault; exclude it after MOST_FAILURES.
 
         A member that is late is released at once.
         """
         state.consecutive_failures += 1
-        if state.consecutive_failures >= self.options.consecutive_failures:
+        if state.consecutive_failures >= MOST_FAILURES:
             self.exclude(state, reason)
         elif phase is MemberPhase.LATE:
             self.release(state, MemberPhase.LATE, reason)
 
-    def check_control(self, state: MemberState, handed: HandedBatch, error: str, load: Load) -> AnswerBlock | None:
-        """Check a control that is finished; return the block that it has proved, which may be written.
+    def check_control(self, state: MemberState, handed: HandedBatch, error: str, load: Load) -> list[Answer]:
+        """Check a control that is finished; return the answers that it has proved, which may be written.
 
         `load` is that of the member's host. It explains a control that is too slow, not one that is too fast or failed.
         """
-        seconds = state.control_seconds(handed, error)
+        seconds = math.inf if error or handed.unanswered() else control.median(handed.seconds)
         load = max(handed.load, load, key=lambda load: load.others + load.stolen)
-        heavy = load.heavy
         known = control.KnownTimes(state.reference, self._earlier(state), self.group_of(state).reference_median())
         reason = known.fault(seconds)
-        if not reason and heavy and known.is_empty and control.is_unsteady(handed.seconds):
+        if not reason and load.heavy and known.is_empty and control.is_unsteady(handed.seconds):
             reason = "its first controls differ"
         if not reason:
-            return self._accept(state, handed.block, seconds, heavy and known.is_empty, heavy)
+            return self._accept(state, seconds, load.heavy and known.is_empty, load.heavy)
         if handed.repeats < control.REPEATS:
-            self.hand_control(state, handed.block, handed.repeats + 1, load)
-            return None
-        return self._reject(state, handed.block, seconds, known, f"{reason} ({error})" if error else reason, load)
+            self.hand_control(state, handed.repeats + 1, load)
+            return []
+        return self._reject(state, seconds, known, f"{reason} ({error})" if error else reason, load)
 
-    def _reject(self, state: MemberState, block: AnswerBlock | None, seconds: float, known: control.KnownTimes,
-                reason: str, load: Load) -> AnswerBlock | None:
+    def _reject(self, state: MemberState, seconds: float, known: control.KnownTimes, reason: str,
+                load: Load) -> list[Answer]:
         """Decide what happens to a member whose control is still not good after all repeats.
 
-        Return the block if it counts nevertheless.
+        Return the answers that count nevertheless.
         """
-        heavy = load.heavy
-        if state.reference_loaded and not known.is_slower(seconds):  # it was taken on a machine that is quieter now
+        is_slower = known.is_slower(seconds)
+        if state.reference_loaded and not is_slower:  # it was taken on a machine that is quieter now
             state.reference = None
             self.release(state, MemberPhase.BUSY, "the machine is less busy; its first controls are repeated")
             self.open(state)
-            return None
-        if known.is_slower(seconds):
+            return []
+        if is_slower:
             state.slowed_at = self.engine.now()
-            if heavy:
-                return self._wait_for_quiet(state, block, f"the machine is busy ({load}); {reason}", True)
+            if load.heavy:
+                return self._wait_for_quiet(state, f"the machine is busy ({load}); {reason}", True)
             if self._slowed_together(state):
-                return self._wait_for_quiet(state, block, f"its machine has become slower; {reason}", False)
+                return self._wait_for_quiet(state, f"its machine has become slower; {reason}", False)
         if known.earlier is not None and math.isfinite(seconds) and control.differs(seconds, known.earlier):
             state.reference_ratio = seconds / known.earlier
             if self._changed_together(state) and not replace(known, earlier=None).fault(seconds):
-                return self._accept(state, block, seconds, False, heavy)
+                return self._accept(state, seconds, False, load.heavy)
             reason += f"; if its machine was changed, remove {self.memory.path}"
+        self._distrust(state, reason)
+        return []
+
+    def _distrust(self, state: MemberState, reason: str) -> None:
         state.distrusted = True
         self.exclude(state, reason)
-        return None
 
     def _earlier(self, state: MemberState) -> float | None:
         """The reference of an earlier run in seconds, for a member that has none in this one."""
         probe = self.group_of(state).control
-        if state.reference is not None or probe is None:
-            return None
-        if state.reference_ratio is not None and self._changed_together(state):
+        if state.reference is not None or probe is None or self._changed_together(state):
             return None
         return self.memory.seconds(state.member, probe)
 
     def _changed_together(self, state: MemberState) -> bool:
         """Whether most of a group, and three at least, differ alike from an earlier run: it was changed on purpose."""
+        if state.reference_ratio is None:
+            return False
         states = [other for other in self.group_of(state).members.values()
                   if other.reference_ratio is not None or other.reference is not None]
-        alike = [other for other in states if other.reference_ratio and state.reference_ratio
+        alike = [other for other in states if other.reference_ratio
                  and not control.differs(other.reference_ratio, state.reference_ratio)]
         return len(alike) >= control.ALIKE and 2 * len(alike) > len(states)
 
-    def _accept(self, state: MemberState, block: AnswerBlock | None, seconds: float, unproved: bool,
-                heavy: bool) -> AnswerBlock | None:
-        """Accept a good control; return the block that it closes.
+    def _accept(self, state: MemberState, seconds: float, unproved: bool, heavy: bool) -> list[Answer]:
+        """Accept a good control; return the answers that it proves.
 
         `unproved`: it was compared with nothing, and the machine is busy.
         """
-        now, loaded = self.engine.now(), state.reference_loaded
+        loaded = state.reference_loaded
         if state.reference is None:
             state.reference, state.reference_loaded, state.distrusted = seconds, unproved, False
-            loaded = block is not None  # which was opened without a reference
-            self.group_of(state).forget_median()
+            loaded = state.is_closing  # a block, which was opened without a reference
         elif loaded and not heavy:
             state.reference_loaded = loaded = False
-            self.group_of(state).forget_median()
         state.slowed_at, state.busy_since = -math.inf, None
         state.pauses = 0
         probe = self.group_of(state).control
-        if block is None:
-            self._let_measure(state)
-        elif not state.reference_loaded and probe is not None:
+        if state.is_closing and not state.reference_loaded and probe is not None:
             self.memory.confirm(state.member, probe, state.reference)
-        if block is not None and now - state.excluded_at > self.options.retries_reset:
+        if state.is_closing and self.engine.now() - state.excluded_at > TRUSTED_AGAIN:
             state.exclusions = 0
-        return self._close(state, block, loaded)
+        return self._go_on(state, loaded)
 
-    def _close(self, state: MemberState, block: AnswerBlock | None, loaded: bool) -> AnswerBlock | None:
-        """Close a block whose answers count."""
-        if block is not None:
-            state.blocks.remove(block)
-            if loaded:
-                block.mark_loaded()
-        return block
+    def _go_on(self, state: MemberState, loaded: bool) -> list[Answer]:
+        """Let a member measure; return the answers of its block, which count, as measured under load if `loaded`."""
+        answers, state.block, state.is_closing = state.block, [], False
+        state.phase = MemberPhase.MEASURING if state.handed else MemberPhase.WAITING
+        state.idle_since = self.engine.now()
+        self.group_of(state).free[state.name] = state
+        if loaded:
+            return [replace(answer, record=replace(answer.record, loaded=True)) for answer in answers]
+        return answers
 
-    def _wait_for_quiet(self, state: MemberState, block: AnswerBlock | None, reason: str,
-                        reported: bool) -> AnswerBlock | None:
+    def _wait_for_quiet(self, state: MemberState, reason: str, reported: bool) -> list[Answer]:
         """Let a member wait until its machine is quiet. Its block is measured again.
 
-        After `busy_timeout`, a member whose host has reported the load (`reported`) goes on, and its records are
-        marked; any other one is excluded.
+        After BUSY_SECONDS, a member whose host has reported the load (`reported`) goes on, and its records are marked;
+        any other one is excluded.
         """
         now = self.engine.now()
         state.busy_since = now if state.busy_since is None else state.busy_since
-        if now - state.busy_since <= self.options.busy_timeout:
+        if now - state.busy_since <= BUSY_SECONDS:
             self.release(state, MemberPhase.BUSY, reason)
-            state.retry_at = now + min(self.options.longest_pause, self.options.pause * 2.0 ** min(state.pauses, 60))
+            state.retry_at = now + min(LONGEST_PAUSE, PAUSE * 2.0 ** min(state.pauses, 60))
             state.pauses += 1
-        elif not reported:
-            state.distrusted = True
-            self.exclude(state, reason)
+        elif reported:
+            return self._go_on(state, True)
         else:
-            if block is None:
-                self._let_measure(state)
-            return self._close(state, block, True)
-        return None
+            self._distrust(state, reason)
+        return []
 
     def _slowed_together(self, state: MemberState) -> bool:
         """Whether other members of its host have slowed down in these minutes: then the host is slow, not the member.
@@ -255,21 +253,7 @@ class Roster:
         for other in others:
             other.busy_since = other.slowed_at if other.busy_since is None else other.busy_since
             if other.phase is MemberPhase.EXCLUDED and other.slowed_at <= other.excluded_at \
-                    and now - other.busy_since <= self.options.busy_timeout:
+                    and now - other.busy_since <= BUSY_SECONDS:
                 other.phase, other.distrusted = MemberPhase.BUSY, False
                 other.exclusions -= 1
         return bool(others)
-
-    def _let_measure(self, state: MemberState) -> None:
-        state.phase = MemberPhase.MEASURING if state.handed else MemberPhase.WAITING
-        state.idle_since = self.engine.now()
-        self.group_of(state).free[state.name] = state
-
-    def late(self, now: float) -> Iterator[MemberState]:
-        """The members that are silent for longer than their batch allows."""
-        return (state for state in self.members.values() if state.handed and state.is_late(now, self.options.grace))
-
-    def due(self, now: float) -> Iterator[MemberState]:
-        """The members whose backoff or pause is over."""
-        phases = (MemberPhase.EXCLUDED, MemberPhase.BUSY)
-        return (state for state in self.members.values() if state.phase in phases and now >= state.retry_at)

@@ -20,10 +20,10 @@ from ..run.plan import Plan, Skipped
 from ..run.result import TuningResult
 from ..stop_request import StopRequest
 from .answers import Answer, JournalWriter
-from .batch import is_sound
+from .batch import Purpose, is_sound
 from .control import probe
 from .engine import Answered, Engine, Event, Finished, Joined, Left
-from .group import Group
+from .group import JOIN_SECONDS, Group
 from .group_search import GroupSearch
 from .member import Member, MemberPhase
 from .member_state import HandedBatch, MemberState
@@ -32,6 +32,9 @@ from .reference_memory import ReferenceMemory
 from .roster import Roster
 
 DEFAULT_FLEET_OPTIONS = FleetOptions()
+MOST_HELD = 100_000  # answers of all blocks, which are in memory until their control (about 1 kB each)
+STOP_SECONDS = 30.0  # to wait for the controls after Ctrl-C
+TICK = 0.5  # seconds between two looks at the clocks; also the longest time that Ctrl-C waits for the engine
 REPORT_SECONDS = 1.0  # between two reports of the progress
 
 
@@ -44,10 +47,9 @@ class FleetRun:
         self.engine, self.journal, self.options = engine, journal, options
         self.memory = ReferenceMemory(journal.path, options.wall, engine.now)
         self.roster = Roster(engine, options, plan.options.measuring, self.memory, self._make_group)
-        self.writer = JournalWriter(journal)
+        self.writer = JournalWriter(journal, engine.now)
         self.begun = engine.now()
-        self._ticked = self._reported = self._write_at = -math.inf
-        self._faulty_since: float | None = None  # engine's seconds, since when the journal cannot be written
+        self._ticked = self._reported = -math.inf
         self._stop = StopRequest()
         self._stopped_at: float | None = None  # engine's seconds
 
@@ -70,12 +72,13 @@ class FleetRun:
         try:
             with self._stop:
                 while self.plan.problems and not self._is_done():
-                    busy = self.writer.unwritten and self._faulty_since is None
-                    for event in self.engine.wait(0.0 if busy else self.options.tick):
+                    for event in self.engine.wait(0.0 if self.writer.unwritten and not self.writer.fault else TICK):
                         self._handle(event)
-                    self._write()
+                    for search in self.writer.write():
+                        self.roster.groups[search.group_key].offer(search)
                     self._tick()
-                    yield from self._collect()
+                    for group in self._groups:
+                        yield from (replace(result, members=tuple(group.members)) for result in group.collect())
                     self._dispatch()
             self.memory.save(at_once=True)
             self._report()
@@ -98,7 +101,7 @@ class FleetRun:
 
     def _make_group(self, member: Member) -> Group:
         self.journal.add_device(member.device)
-        return Group(member.device, self.plan, probe(member.device, self.plan), self.options, self._open_search)
+        return Group(member.device, self.plan, probe(member.device, self.plan), self._open_search)
 
     def _open_search(self, problem: Problem, device: Device) -> GroupSearch:
         task = self.plan.task_of(problem, device)
@@ -134,71 +137,53 @@ class FleetRun:
             handed.answered.add(event.index)
             handed.seconds.append(event.measurement.seconds)
             return
-        state.take_answer(handed, Answer(
-            handed.search, handed.batch.purpose, handed.batch.configurations[event.index], event.measurement,
-            self.options.wall(), state.member.host), event.index)
-        self.roster.group_of(state).advance(handed.search)
+        purpose, search = handed.batch.purpose, handed.search
+        record = search.search.record_of(
+            handed.batch.configurations[event.index], event.measurement,
+            "final" if purpose is Purpose.COMPARE else search.options.strategy, self.options.wall(), state.member.host)
+        state.take_answer(handed, event.index, Answer(search, purpose, record))
+        self.roster.group_of(state).advance(search)
 
     def _finish(self, state: MemberState, event: Finished) -> None:
         group = self.roster.group_of(state)
         handed = state.finish(event.number, self.engine.now())
         if handed.search is None:
-            block = self.roster.check_control(state, handed, event.error, event.load)
-            if block is not None:
-                self.writer.add(block.answers)
+            self.writer.unwritten.extend(self.roster.check_control(state, handed, event.error, event.load))
         else:
             group.learn_pace(handed.search)
-            self._check_answers(state, handed, event.error)
+            self._check_answers(state, handed, handed.search, event.error)
         if state.is_ready:
             group.free[state.name] = state
 
-    def _check_answers(self, state: MemberState, handed: HandedBatch, error: str) -> None:
-        assert handed.search is not None
-        if handed.unanswered() and self._stopped_at is None:
-            reason = error or "it has not answered all of its batch"
-            handed.search.refused[state.name] = reason
-            self.roster.count_failure(state, state.phase, f"{handed.batch.problem.brief()}: {reason}")
-        else:
+    def _check_answers(self, state: MemberState, handed: HandedBatch, search: GroupSearch, error: str) -> None:
+        """Give back what a batch that is finished has not answered, and count it as a failure."""
+        if not handed.unanswered():
             state.consecutive_failures = 0
-        if handed.unanswered():
+        else:
             handed.give_back()
-        self.roster.group_of(state).advance(handed.search)
-
-    def _write(self) -> None:
-        """Write some of the proved answers. After a failed write, wait for `write_retry`."""
-        now = self.engine.now()
-        if not self.writer.unwritten or now < self._write_at:
-            return
-        written = self.writer.write()
-        for search in {id(answer.search): answer.search for answer in written}.values():
-            self.roster.groups[search.group_key].offer(search)
-        if written:
-            self._faulty_since = None
-            return
-        self._write_at = now + self.options.write_retry
-        self._faulty_since = now if self._faulty_since is None else self._faulty_since
-        if now - self._faulty_since > self.options.write_timeout:
-            raise SeqtuneError(
-                f"{self.writer.fault} (for {self.options.write_timeout:.0f} s); {len(self.writer.unwritten)} "
-                "measurements are not in it; make room and run again to measure them again")
+            if self._stopped_at is None:
+                reason = error or "it has not answered all of its batch"
+                search.refused[state.name] = reason
+                self.roster.count_failure(state, state.phase, f"{handed.batch.problem.brief()}: {reason}")
+        self.roster.group_of(state).advance(search)
 
     def _tick(self) -> None:
         """Look at the clocks: members that are late or due, blocks of idle members, groups without members."""
         now = self.engine.now()
-        if now - self._ticked < self.options.tick:
+        if now - self._ticked < TICK:
             return
         self._ticked = now
-        for state in list(self.roster.late(now)):
-            self.roster.count_failure(state, MemberPhase.LATE, f"it has not answered for {now - state.heard:.0f} s")
-        for state in list(self.roster.due(now)):
-            self.roster.open(state)
+        for state in list(self.roster.members.values()):
+            if state.is_late(now):
+                self.roster.count_failure(state, MemberPhase.LATE, f"it has not answered for {now - state.heard:.0f} s")
+            elif state.is_due(now):
+                self.roster.open(state)
         for group in self._groups:
             self._close_idle(group, now)
-            for search in list(group.searches.values()):
-                reason = group.refusing(search)
-                if reason:
-                    group.give_up(search.search.task.problem, reason)
-        self._look_for_members(now)
+            group.give_up_refused()
+            group.give_up_without_members(now)
+        if not self.roster.members and now - self.begun > JOIN_SECONDS:
+            raise SeqtuneError(f"no member has joined the fleet for {JOIN_SECONDS:.0f} s")
         self.memory.save()
         if self._stop.asked:
             self._stop_in_order(now)
@@ -208,17 +193,8 @@ class FleetRun:
     def _close_idle(self, group: Group, now: float) -> None:
         """Close the blocks of members that have had nothing to do for a moment."""
         for state in group.free.values():
-            block = state.blocks[-1] if state.blocks else None
-            if block is not None and block.answers and not block.closing \
-                    and state.phase is MemberPhase.WAITING and now - state.idle_since >= self.options.tick:
-                self.roster.hand_control(state, block)
-
-    def _look_for_members(self, now: float) -> None:
-        """Give up groups without members. Raises SeqtuneError if nobody has ever joined."""
-        if not self.roster.members and now - self.begun > self.options.join_timeout:
-            raise SeqtuneError(f"no member has joined the fleet for {self.options.join_timeout:.0f} s")
-        for group in self._groups:
-            group.give_up_without_members(now)
+            if state.block and state.is_ready and not state.handed and now - state.idle_since >= TICK:
+                self.roster.hand_control(state)
 
     def _stop_in_order(self, now: float) -> None:
         """After Ctrl-C: cancel what is under way, wait for the last controls, and end the run."""
@@ -231,19 +207,20 @@ class FleetRun:
                 for number, handed in state.handed.items():
                     if handed.search is not None:
                         self.engine.cancel(state.name, number)
-        if not (self._unproved() or self.writer.unwritten) or now - self._stopped_at > self.options.stop_timeout:
+        if not (self._unproved() or self.writer.unwritten) or now - self._stopped_at > STOP_SECONDS:
             raise KeyboardInterrupt
 
     def _unproved(self) -> int:
         """The number of answers whose control is still to come."""
-        return sum(len(block.answers) for state in self.roster.members.values() for block in state.blocks)
+        return sum(len(state.block) for state in self.roster.members.values())
 
     def _dispatch(self) -> None:
         """Hand work to the members that have too little, unless the journal cannot follow."""
-        if self._faulty_since is not None or self._stopped_at is not None \
-                or len(self.writer.unwritten) > self.options.held_most:
+        if self.writer.fault or self._stopped_at is not None or len(self.writer.unwritten) > MOST_HELD:
             return
-        now, most = self.engine.now(), self._block_most()
+        now = self.engine.now()
+        # The answers of a block: fewer where many members hold blocks.
+        most = max(1, min(self.options.block_most, MOST_HELD // max(1, len(self.roster.members))))
         for group in self._groups:
             for state in list(group.free.values()):
                 if not group.has_work:
@@ -254,25 +231,16 @@ class FleetRun:
                     group.free.pop(state.name, None)
 
     def _hand_work(self, group: Group, state: MemberState, now: float, most: int) -> bool:
-        block = state.open_block(now)
-        if block.answers and (len(block.answers) >= most or now - block.opened >= self.options.block_seconds):
-            self.roster.hand_control(state, block)
+        """Hand a member a batch of at most `most` configurations, or the control after its block; false: neither."""
+        if state.block and (len(state.block) >= most or now - state.opened >= self.options.block_seconds):
+            self.roster.hand_control(state)
             return True
         search = group.next_search(state) if len(state.handed) < group.pipeline else None
         if search is None:
             return False
         purpose, configurations = search.take(min(group.share(search), most))
-        self.roster.hand(state, purpose, search.search.task.problem, configurations, search, block)
+        self.roster.hand(state, purpose, search.search.task.problem, configurations, search)
         return True
-
-    def _block_most(self) -> int:
-        """The answers of a block: fewer where many members hold blocks."""
-        return max(1, min(self.options.block_most, self.options.held_most // max(1, len(self.roster.members))))
-
-    def _collect(self) -> Iterator[TuningResult]:
-        for group in self._groups:
-            for result in group.collect():
-                yield replace(result, members=tuple(group.members))
 
     def _is_done(self) -> bool:
         return bool(self._groups) and all(group.is_done for group in self._groups)

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -27,9 +27,9 @@ from seqtune.__main__ import main
 from seqtune.api.tuning import fleet
 from seqtune.tuner.fleet import answers, control
 from seqtune.tuner.fleet.engine import Answered, Event, Joined, Left
+from seqtune.tuner.fleet.group_search import GroupSearch
 from seqtune.tuner.fleet.on_ray import cluster as ray_cluster
 from seqtune.tuner.fleet.on_ray import engine as ray_engine
-from seqtune.tuner.fleet.on_ray.importing import import_ray
 from seqtune.tuner.fleet.options import FleetOptions
 from seqtune.tuner.fleet.run import FleetRun
 
@@ -55,7 +55,7 @@ def on_events(see: Callable[[FleetRun, Event], None]) -> None:
 
 def nodes(journal: str) -> Answer:
     """Tune on two nodes of one machine. When both have answered trials, a member is killed, and the other's node."""
-    ray = import_ray(local=True)
+    ray = ray_cluster.import_ray(local=True)
     from ray._private.state import actors
     from ray.cluster_utils import Cluster
 
@@ -69,6 +69,7 @@ def nodes(journal: str) -> Answer:
     except Exception as error:
         return {"unavailable": str(error)}
     joined, left, lost, trials = list[str](), list[tuple[str, str]](), list[str](), Counter[str]()
+    status = list[dict[str, Any]]()
 
     def see(run: FleetRun, event: Event) -> None:
         if isinstance(event, Joined):
@@ -79,6 +80,7 @@ def nodes(journal: str) -> Answer:
             handed = run.roster.members[event.name].handed.get(event.number)
             trials[event.name] += handed is not None and handed.search is not None
             if len(+trials) == 2 and not lost:
+                status.append(fleet.fleet_status("auto").to_json())
                 lose(event.name)
 
     def lose(name: str) -> None:
@@ -98,7 +100,7 @@ def nodes(journal: str) -> Answer:
     ray.shutdown()
     cluster.shutdown()
     return {"trials": [result.trials for result in report.results], "joined": joined, "left": left, "lost": lost,
-            "shared": dict(trials), "connected": connected}
+            "shared": dict(trials), "connected": connected, "status": status}
 
 
 def stopped(journal: str, name: str) -> Answer:
@@ -120,12 +122,13 @@ def killed(journal: str) -> Answer:
     """Tune on two local members. The driver is killed when it has written the first records."""
     write = answers.JournalWriter.write
 
-    def watched(writer: answers.JournalWriter) -> Sequence[answers.Answer]:
-        written = write(writer)
-        if written:
-            print(json.dumps({"written": len(written)}), flush=True)
+    def watched(writer: answers.JournalWriter) -> list[GroupSearch]:
+        proved = len(writer.unwritten)
+        searches = write(writer)
+        if searches:
+            print(json.dumps({"written": proved - len(writer.unwritten)}), flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        return written
+        return searches
 
     setattr(answers.JournalWriter, "write", watched)  # noqa: B010 - as above
     return finished(journal)

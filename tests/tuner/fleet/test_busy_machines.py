@@ -14,6 +14,7 @@ from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet.control import KnownTimes, is_unsteady
 from seqtune.tuner.fleet.member import Member, MemberPhase
 from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
+from seqtune.tuner.fleet.roster import BUSY_SECONDS
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.run.plan import Budget
@@ -66,7 +67,7 @@ def test_a_machine_that_stays_busy_measures_with_a_mark(tmp_path: Path) -> None:
     assert all(record.loaded for record in wrong)
     assert not all(record.loaded for record in records)  # the first block was measured before
     assert MemberPhase.EXCLUDED not in {phase for phase, _ in seen}
-    assert OPTIONS.busy_timeout < engine.clock < OPTIONS.busy_timeout + 700
+    assert BUSY_SECONDS < engine.clock < BUSY_SECONDS + 700
 
 
 def test_a_reference_of_a_busy_machine_gives_way_to_that_of_a_quiet_one(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from seqtune.data.record import Record
 from seqtune.errors import FormatError, InterruptedTuning, SeqtuneError
 from seqtune.tuner.fleet.engine import Event
 from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
-from seqtune.tuner.fleet.run import FleetRun
+from seqtune.tuner.fleet.run import STOP_SECONDS, FleetRun
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import DriverKilled, SimulatedEngine
 from tests.support.fleet.fault import FaultKind, SimulatedFault
@@ -155,5 +155,5 @@ def test_ctrl_c_does_not_wait_long_for_a_member_that_is_silent(tmp_path: Path) -
         engine.presses = (6.0,)
         with pytest.raises(InterruptedTuning, match=r", except \d+ whose control"):
             list(run_of(engine, journal).results())
-        assert engine.clock < 6.0 + OPTIONS.stop_timeout + 2
+        assert engine.clock < 6.0 + STOP_SECONDS + 2
         assert len(list(journal.records())) > 50  # of the other member

@@ -83,22 +83,24 @@ def test_references_are_kept_by_device_and_control_and_do_not_creep(tmp_path: Pa
     assert control is not None
     clock, engine = [1e9], [5.0]
     first, second, third = members(3)
-    memory = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0], most_entries=2)
+    memory = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0])
     for number in range(5):
         memory.confirm(first, control, 1.0 + 0.1 * number)
     assert memory.seconds(first, control) == pytest.approx(1.3)  # 1.0 held until one differed by more than 20 %
     memory.confirm(second, control, 2.0)
     memory.save()
-    again = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0], most_entries=2)
+    again = ReferenceMemory(tmp_path / "journal", lambda: clock[0], lambda: engine[0])
     assert [again.seconds(member, control) for member in (first, second, third)] == [pytest.approx(1.3), 2.0, None]
     assert again.seconds(first, replace(control, kernel_version=99)) is None
     assert again.seconds(replace(first, device=replace(DEVICE, toolchain="t2")), control) is None
-    again.confirm(third, control, 3.0)
-    assert again.seconds(first, control) is None  # the oldest gives way
     clock[0] -= 1e6  # it jumps
     assert again.seconds(second, control) == 2.0
     engine[0] += OLDEST + 1
     assert again.seconds(second, control) is None
+    again.confirm(third, control, 3.0)
+    again.save(at_once=True)
+    kept = json.loads(again.path.read_text())["references"]
+    assert [entry["seconds"] for entry in kept] == [3.0]  # old ones are forgotten
 
 
 def test_a_machine_that_was_started_anew_counts_by_its_clock(tmp_path: Path) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import secrets
 import signal
-import socket
+import sys
+import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,19 +23,49 @@ from typing import Any
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 
-from .address import FleetAddress
-from .importing import import_ray
-from .local_files import LocalFolder
+from .address import FleetAddress, refusal
 
 NAMESPACE = "seqtune"  # of the members' names: a device is in one fleet at a time
 STORE_BYTES = 80_000_000  # of Ray's object store for a local fleet; messages are small, and 75 MB is the least it takes
 LOOPBACK = "127."
+LONGEST = 30  # characters of the folder for temporary files: the paths of Ray's sockets have at most 107
 GONE = "the Ray cluster does not answer any more"
 GONE_SECONDS = 30.0  # without the head; after 60 Ray ends the process of the driver
-HEAD_SECONDS = 2.0  # for a connection to the head
 CLOSE_SECONDS = 5.0  # for Ray's own end where its head is gone
 WORDS = {"ActorDiedError": "its process or its node is gone", "ActorUnavailableError": "it cannot be reached",
          "NodeDiedError": "its node is gone"}  # type of Ray's errors, which are long -> what it means
+MISSING = "a fleet needs Ray: pip install 'seqtune[fleet]'"
+
+# Ray reads these when it is imported. The first one lets it use the loopback address alone, as it does on macOS.
+# The third one keeps the members' priority: Ray's default, 15, lets any other work disturb their measurements.
+_LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_worker_niceness": "0",
+          "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+_ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+def import_ray(local: bool) -> Any:
+    """Import Ray with its variables set, and keep it from printing. Raises MisuseError where it is not installed.
+
+    What a user has to know of it comes as an error or as the reason of a member that left.
+    """
+    variables = _ALWAYS if local else {**_ALWAYS, "RAY_AUTH_MODE": "token"}
+    os.environ.update({name: value for name, value in variables.items() if name not in os.environ})
+    if local:
+        os.environ.update(_LOCAL)
+    imported = "ray" in sys.modules
+    try:
+        import ray
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "ray":
+            raise MisuseError(MISSING) from None
+        raise MisuseError(f"{MISSING} (Ray is installed without {error.name})") from None
+    if imported:  # a program that has imported Ray itself keeps its messages
+        return ray
+    for name in ("ray", "ray.util.client.logsclient"):  # the second one does not propagate to the first
+        logging.getLogger(name).handlers[:] = [logging.NullHandler()]
+    warnings.filterwarnings("ignore", module=r"ray\b")
+    ray._private.worker._worker_logs_enabled = False  # of the processes of nodes
+    return ray
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +82,17 @@ class RayCluster:
     """A connection to Ray. Closing it ends what it started."""
 
     def __init__(self, address: FleetAddress, backend: str, import_ray: Callable[[bool], Any] = import_ray,
-                 check: Callable[[FleetAddress], None] = FleetAddress.check,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """Connect. Raises MisuseError where Ray is missing or no cluster answers."""
         self.address, self.backend = address, backend
         self._clock = clock
-        self._folder: LocalFolder | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # of Ray's files
         self._head: tuple[str, int] | None = None
         self._gone_since = math.inf  # seconds of the monotonic clock, since when the head does not answer
         self.ray = import_ray(bool(address.local))
         self._own = not self.ray.is_initialized()
         if self._own:
-            check(address)
+            address.check()
             terminate = signal.getsignal(signal.SIGTERM)
             try:
                 self._start() if address.local else self._connect()
@@ -78,8 +111,14 @@ class RayCluster:
 
         Raises SeqtuneError if the cluster is gone.
         """
-        if not self._head_answers():
+        head = self._head
+        if head is not None and (reason := refusal(head)):
+            self._gone_since = min(self._gone_since, self._clock())
+            if self._clock() - self._gone_since > GONE_SECONDS:
+                raise SeqtuneError(f"{GONE}: its head at {head[0]}:{head[1]} has not answered for {GONE_SECONDS:.0f} s "
+                                   f"({reason})")
             return []
+        self._gone_since = math.inf
         try:
             nodes = self.ray.nodes()
         except Exception as error:  # Ray raises many types; each means that the cluster is gone
@@ -94,17 +133,12 @@ class RayCluster:
             ending.start()
             ending.join(CLOSE_SECONDS if self.is_gone else None)
         if self._folder is not None:
-            self._folder.remove()
+            self._folder.cleanup()
 
     @property
     def is_gone(self) -> bool:
-        """Whether the head did not answer when it was last asked."""
+        """Whether the head did not answer when it was last asked: calls of Ray may wait for it."""
         return self._gone_since < math.inf
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether calls of Ray would only wait: the head is gone, and all messages pass through it."""
-        return self.is_gone and self.ray.util.client.ray.is_connected()
 
     def lost(self, error: Exception) -> SeqtuneError:
         """Note that the cluster is gone, as an error of Ray shows; return the error for the user."""
@@ -118,31 +152,18 @@ class RayCluster:
         host, _, port = self.ray.get_runtime_context().gcs_address.rpartition(":")
         return host.strip("[]"), int(port)
 
-    def _head_answers(self) -> bool:
-        """Whether the head accepts connections. Raises SeqtuneError if it has not for GONE_SECONDS."""
-        if self._head is None:
-            return True
-        try:
-            socket.create_connection(self._head, HEAD_SECONDS).close()
-        except OSError as error:
-            self._gone_since = min(self._gone_since, self._clock())
-            if self._clock() - self._gone_since > GONE_SECONDS:
-                raise SeqtuneError(f"{GONE}: its head at {self._head[0]}:{self._head[1]} has not answered for "
-                                   f"{GONE_SECONDS:.0f} s ({error.strerror or error})") from None
-            return False
-        self._gone_since = math.inf
-        return True
-
     def _start(self) -> None:
         """Start Ray on this machine, on the loopback address alone."""
-        self._folder = LocalFolder()
+        base = tempfile.gettempdir()
+        self._folder = tempfile.TemporaryDirectory(prefix="seqtune-ray-", dir=base if len(base) < LONGEST else "/tmp",
+                                                   ignore_cleanup_errors=True)
         count = self.address.local
         on_gpus = self.backend in GPU_BACKENDS
         try:
             self.ray.init(
                 address="local", num_cpus=count, resources={} if on_gpus else {f"seqtune_{self.backend}": count},
                 include_dashboard=False, object_store_memory=STORE_BYTES, logging_level=logging.CRITICAL,
-                log_to_driver=False, configure_logging=False, namespace=NAMESPACE, _temp_dir=str(self._folder.path))
+                log_to_driver=False, configure_logging=False, namespace=NAMESPACE, _temp_dir=self._folder.name)
         except Exception as error:
             raise UnavailableError(f"Ray does not start here: {reason_of(error)}") from None
         addresses = {node["NodeManagerAddress"] for node in self.ray.nodes()}

@@ -1,8 +1,7 @@
 """RayEngine: carries the messages of a fleet over Ray. Each device has a named actor, which is asked for events.
 
-A call for events returns when the actor has something to tell, or after POLL_SECONDS, so a member that is sound is never
-silent for longer. Ray neither restarts actors nor repeats their calls: what it repeated would be there twice, or would
-have no control before it.
+A call for events returns when the actor has something to tell, or after POLL_SECONDS, so a sound member is never silent
+for longer. Ray neither restarts actors nor repeats their calls: what it repeated would be there twice, or unproved.
 """
 
 from __future__ import annotations
@@ -49,14 +48,10 @@ class MemberActor:
 class RayEngine:
     """An Engine over Ray. `device` is a device's name, which every member resolves on its own machine."""
 
-    def __init__(self, address: FleetAddress, device: str, seconds: float = START_SECONDS,
-                 look_seconds: float = LOOK_SECONDS,
+    def __init__(self, address: FleetAddress, device: str,
                  connect: Callable[[FleetAddress, str], RayCluster] = RayCluster) -> None:
-        """Connect, and wait at most `seconds` until a member is ready. Raises MisuseError if there is none.
-
-        There are `look_seconds` between two looks for nodes that came.
-        """
-        self.device, self._look_seconds = device, look_seconds
+        """Connect, and wait at most START_SECONDS until a member is ready. Raises MisuseError if there is none."""
+        self.device = device
         self._actors: dict[str, MemberActor] = {}
         self._starts = Counter[str]()  # by name
         self._reasons: dict[str, str] = {}  # name of an actor -> why its member failed to start
@@ -67,7 +62,7 @@ class RayEngine:
         try:
             self._hello = hello(device, os.environ.get("RAY_AUTH_MODE", ""))
             self._actor_class = self.cluster.ray.remote(concurrency_groups={BESIDE: CALLS})(RayMember)
-            self._await_members(seconds)
+            self._await_members()
         except BaseException:
             self.close()
             raise
@@ -101,16 +96,15 @@ class RayEngine:
         deadline = time.monotonic() + seconds
         while True:
             self._look()
-            self._receive(max(0.0, min(deadline - time.monotonic(), self._look_seconds)))
+            self._receive(max(0.0, min(deadline - time.monotonic(), LOOK_SECONDS)))
             if self._events or time.monotonic() >= deadline:
                 events, self._events = self._events, []
                 return events
 
-    def _call(self, method: Any, *arguments: object) -> Any:
-        """Call a method of an actor; return Ray's reference of the answer. Raises SeqtuneError if the cluster is gone.
-        """
+    def _call(self, method: Any, *arguments: object) -> None:
+        """Call a method of an actor without waiting for its answer. Raises SeqtuneError if the cluster is gone."""
         try:
-            return method.remote(*arguments)
+            method.remote(*arguments)
         except Exception as error:  # Ray raises many types; each means that the cluster is gone
             raise self.cluster.lost(error) from None
 
@@ -126,9 +120,9 @@ class RayEngine:
         self._actors.clear()
         self.cluster.close()
 
-    def _await_members(self, seconds: float) -> None:
+    def _await_members(self) -> None:
         """Wait until one member is ready and, for a moment, for those that start with it."""
-        deadline = first = time.monotonic() + seconds
+        deadline = first = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             self._look()
             if not self._actors:
@@ -140,26 +134,28 @@ class RayEngine:
             if ready == len(self._actors) > 0 or time.monotonic() > first + FURTHER_SECONDS:
                 break
         if not self.members:
-            raise MisuseError(self._why_none(seconds))
+            raise MisuseError(self._why_none())
 
-    def _why_none(self, seconds: float) -> str:
+    def _why_none(self) -> str:
         text = f"no member of the fleet has {self.device}: "
         if self._reasons:
             return text + "; ".join(f"{name}: {reason}" for name, reason in self._reasons.items())
         if self._actors:
-            return text + f"{', '.join(self._actors)} did not start within {seconds:.0f} s; is another job using them?"
+            names = ", ".join(self._actors)
+            return text + f"{names} did not start within {START_SECONDS:.0f} s; is another job using them?"
         backend = self.cluster.backend
         return text + (f"no node offers the resource seqtune_{backend}; start nodes with ray start --resources "
                        f"'{{\"seqtune_{backend}\": 1}}'")
 
     def _look(self) -> None:
-        """Start an actor for each device without one, at most every `look_seconds`."""
-        if time.monotonic() - self._looked < self._look_seconds:
+        """Start an actor for each device without one, at most every LOOK_SECONDS."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
         for offer in self.cluster.offers():
             taken = sum(actor.node == offer.node for actor in self._actors.values()) + self._refusals[offer.node]
-            names = (f"{offer.host}/{self.device}" + (f"#{number}" if number > 1 else "") for number in count(1))
+            prefix = f"{offer.host}/{self.device}"
+            names = (prefix if number == 1 else f"{prefix}#{number}" for number in count(1))
             for _ in range(offer.count - taken):
                 name = next(name for name in names if name not in self._actors)
                 if self._starts[name] < MOST_STARTS:
@@ -183,7 +179,7 @@ class RayEngine:
     def _receive(self, seconds: float) -> None:
         """Turn the answers that have come into events."""
         calls = {actor.call: actor for actor in self._actors.values()}
-        if not calls or self.cluster.is_silent:
+        if not calls or self.cluster.is_gone:
             time.sleep(min(seconds, 0.5))
             return
         ray = self.cluster.ray

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import queue
 import socket
-from collections.abc import Callable
 from contextlib import closing, nullcontext
-from typing import Any, TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from seqtune.errors import MisuseError, SeqtuneError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
@@ -25,25 +26,17 @@ from ...measuring.runner import Runner
 from ..batch import MeasuringBatch, Purpose, answers
 from ..engine import QUIET, Answered, Event, Finished
 from ..member import Member
-from .local_files import MEMBER_PREFIX, LocalFolder, cpu_turn
+from .turn import cpu_turn
 
 MOST_EVENTS = 256  # in one answer to the driver
 OPEN = "disabled"  # RAY_AUTH_MODE where the user lets everybody in
 BESIDE = "beside"  # Ray's group of the calls that it serves while a batch is measured
-
-Method = TypeVar("Method", bound=Callable[..., object])
 
 
 def hello(device: str, authentication: str) -> dict[str, Any]:
     """The first message to a member. `authentication` is the RAY_AUTH_MODE of the driver. Raises MisuseError."""
     return {"version": VERSION, "sources": package_digest("seqtune"), "device": device,
             "libraries": bundles_in_use(), "authentication": authentication}
-
-
-def beside(method: Method) -> Method:
-    """Note for Ray, as `ray.method` does, that a method is served while a batch is measured."""
-    setattr(method, "__ray_concurrency_group__", BESIDE)  # noqa: B010 - mypy knows no such attribute
-    return method
 
 
 class RayMember:
@@ -54,7 +47,7 @@ class RayMember:
         self._name, self._hello = name, greeting
         self._cancelled: set[int] = set()
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._folder: LocalFolder | None = None  # of the files of libraries
+        self._folder: TemporaryDirectory[str] | None = None  # of the files of libraries
         self._runner: Runner | None = None
         self._note = ""
 
@@ -63,8 +56,8 @@ class RayMember:
         try:
             self._check()
             if self._hello["libraries"]:
-                self._folder = LocalFolder(MEMBER_PREFIX)
-                use_bundles(self._hello["libraries"], self._folder.path)
+                self._folder = TemporaryDirectory(prefix="seqtune-member-")
+                use_bundles(self._hello["libraries"], Path(self._folder.name))
             backend = self._hello["device"].partition(":")[0]
             with nullcontext() if backend in GPU_BACKENDS else cpu_turn():  # its rates may be measured now
                 device = discovery.find(self._hello["device"])
@@ -98,11 +91,10 @@ class RayMember:
     def close(self) -> None:
         """Remove the files of libraries, and end the worker."""
         if self._folder is not None:
-            self._folder.remove()
+            self._folder.cleanup()
         if self._runner is not None:
             self._runner.close()
 
-    @beside
     def events(self, seconds: float) -> list[Event]:
         """Wait for events, at most `seconds`; return at most MOST_EVENTS. Only one call may be under way."""
         listed: list[Event] = []
@@ -114,17 +106,14 @@ class RayMember:
             pass
         return listed
 
-    @beside
     def cancel(self, number: int) -> None:
         """End a batch after its current configuration."""
         self._cancelled.add(number)
 
-    @beside
     def note(self, text: str) -> None:
         """Keep the driver's view of the whole fleet, as JSON, for those who ask for the status."""
         self._note = text
 
-    @beside
     def noted(self) -> str:
         """What `note` kept last."""
         return self._note
@@ -139,6 +128,10 @@ class RayMember:
         if self._hello["authentication"] != OPEN and os.environ.get("RAY_AUTH_MODE") != "token":
             raise MisuseError("its Ray lets everybody in; start it with RAY_AUTH_MODE=token, or set RAY_AUTH_MODE="
                               f"{OPEN} for the driver where you trust the whole network")
+
+
+for _method in (RayMember.events, RayMember.cancel, RayMember.note, RayMember.noted):
+    setattr(_method, "__ray_concurrency_group__", BESIDE)  # noqa: B010 - as `ray.method` does; mypy knows no such name
 
 
 def _reason(error: Exception) -> str:

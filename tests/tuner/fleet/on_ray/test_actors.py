@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seqtune.errors import MisuseError
+from seqtune.tuner.fleet.on_ray import engine
 from seqtune.tuner.fleet.on_ray.address import FleetAddress
 from seqtune.tuner.fleet.on_ray.cluster import Offer
 from seqtune.tuner.fleet.on_ray.engine import RayEngine
@@ -26,7 +27,7 @@ class StandIn:
     def __init__(self, answer: str | None) -> None:
         self.answer = answer  # of each member; None: its process has died
         self.started: list[str] = []
-        self.backend, self.is_gone, self.is_silent, self.ray = "llvm", False, False, self
+        self.backend, self.is_gone, self.ray = "llvm", False, self
 
     def offers(self) -> list[Offer]:
         return OFFERS
@@ -59,9 +60,11 @@ def start(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> str:
     vars(strategies)["NodeAffinitySchedulingStrategy"] = lambda node, soft: None
     for module in (ModuleType("ray"), ModuleType("ray.util"), strategies):
         monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(engine, "START_SECONDS", 1.0)
+    monkeypatch.setattr(engine, "LOOK_SECONDS", 0.0)
     with pytest.raises(MisuseError) as raised:
-        RayEngine(FleetAddress.parse("auto"), "llvm:0", seconds=1.0, look_seconds=0.0,
-                  connect=lambda address, backend: stand_in)  # type: ignore[arg-type,return-value]
+        RayEngine(FleetAddress.parse("auto"), "llvm:0",
+                  lambda address, backend: stand_in)  # type: ignore[arg-type,return-value]
     return str(raised.value)
 
 

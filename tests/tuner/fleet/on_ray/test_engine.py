@@ -103,6 +103,10 @@ def test_two_nodes_make_the_records_of_one_machine_though_a_member_and_a_node_ar
     assert len(answer["lost"]) == 2
     assert set(answer["lost"]) <= {name for name, _ in answer["left"]}
     assert answer["joined"].count(answer["lost"][0]) == 2  # the member whose process died came back
+    (status,) = answer["status"]
+    assert status["members"] == [{"name": name, "answers": True} for name in sorted(answer["lost"])]
+    assert [node["offers"] for node in status["nodes"]].count({"llvm": 1}) == 2
+    assert status["run"]["total"] >= 0
     assert answer["connected"]  # the connection was the caller's, and stayed
     seqtune.tune(PROBLEMS, "llvm:0", strategy="random", trials=TRIALS, seed=SEED, journal=folder / "alone.sqlite")
     assert trials(folder / "fleet.sqlite") == trials(folder / "alone.sqlite")
