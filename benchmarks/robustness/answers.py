@@ -85,7 +85,7 @@ def questions(folder: Path, problems: int, devices: Sequence[str]) -> Iterator[Q
         "--seed", str(SEED), "--spaces", ",".join(searched()), "--jobs", "1", "--json"))
     for checkpoint, export in CHECKPOINTS.items():
         yield Question(f"export {checkpoint} to C", (
-            "export", "--format", "c", "--checkpoint", checkpoint, *export, "--out", "{out}"), "predictor.c")
+            "export-c", "--checkpoint", checkpoint, *export, "--out", "{out}"), "predictor.c")
     journal = folder / "journal.sqlite"
     for form, file in (("parquet", "records.parquet"), ("t4", "records.json")):
         yield Question(f"export a journal to {form}", (

@@ -15,11 +15,12 @@ from pathlib import Path
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import write_together, write_whole
+from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
 from ..journal.journal import Journal
 from .clblast_results import DIRECT, XGEMM, KernelResults, results_of_all, results_of_one, times_of
-from .format import ExportRequest, Format, Report
+from .format import DriverFacts, Format, Report
 
 PRECISION = 32
 # The variation of each tuner that has the most parameters, and the sizes that it tunes for unless told otherwise.
@@ -32,29 +33,33 @@ _VENDORS = {"GenuineIntel": "Intel", "Intel(R) Corporation": "Intel", "Advanced 
 _TYPES = {"cpu": "CPU", "gpu": "GPU", "accelerator": "Accelerator"}
 
 
-def results_for(request: ExportRequest) -> tuple[Device, list[KernelResults]]:
-    """The device and the results of the request: of its problem, else of all products. Raises SeqtuneErrors."""
+def results_for(journal: Path | None, data: Path | None, device: str | Device | None,
+                problem: Problem | None) -> tuple[Device, list[KernelResults]]:
+    """The device and the results of a data set or else of a journal: of the problem, else of all products.
+
+    Raises SeqtuneErrors.
+    """
     with ExitStack() as stack:
-        if request.data is not None:
-            data = Dataset.read(request.data)
+        if data is not None:
+            known = Dataset.read(data)
         else:
-            assert request.journal is not None
-            data = Dataset.from_journal(stack.enter_context(Journal(request.journal)))
-    chosen = data.rows["kernel"].isin((XGEMM, DIRECT))
-    rows = Dataset(data.rows[chosen], data.devices, data.known_problems)
-    used = {key: device for key, device in data.devices.items() if key in set(rows.rows["device"])}
+            assert journal is not None
+            known = Dataset.from_journal(stack.enter_context(Journal(journal)))
+    chosen = known.rows["kernel"].isin((XGEMM, DIRECT))
+    rows = Dataset(known.rows[chosen], known.devices, known.known_problems)
+    used = {key: one for key, one in known.devices.items() if key in set(rows.rows["device"])}
     if not used:
-        raise MisuseError(f"{request.data or request.journal} has no times of CLBlast's kernels; `seqtune tune ... "
+        raise MisuseError(f"{data or journal} has no times of CLBlast's kernels; `seqtune tune ... "
                           "--library clblast` measures some")
-    wanted = request.device.key if isinstance(request.device, Device) else request.device
-    device = Dataset(rows.rows, used, rows.known_problems).device(wanted)
-    times = times_of(rows.on(device.key).records())
-    if request.problem is None:
-        return device, results_of_all(times)
-    if request.problem not in times:
-        raise MisuseError(f"no time of {request.problem.brief()} on {device.name}; without --problem, the parameters "
+    wanted = device.key if isinstance(device, Device) else device
+    present = Dataset(rows.rows, used, rows.known_problems).device(wanted)
+    times = times_of(rows.on(present.key).records())
+    if problem is None:
+        return present, results_of_all(times)
+    if problem not in times:
+        raise MisuseError(f"no time of {problem.brief()} on {present.name}; without --problem, the parameters "
                           "are the best ones of all products")
-    return device, results_of_one(times[request.problem], request.problem)
+    return present, results_of_one(times[problem], problem)
 
 
 def tuner_file(result: KernelResults, facts: Mapping[str, str | int]) -> str:
@@ -113,30 +118,31 @@ def device_facts(device: Device, driver: Mapping[str, str | int]) -> dict[str, s
             "device_compute_units": device.compute_units, "device_extra_info": ""}
 
 
-def _write_json(request: ExportRequest, out: Path) -> Report:
+def _write_json(out: Path, *, journal: Path | None, data: Path | None, device: str | Device | None,
+                problem: Problem | None, force: bool, driver_facts: DriverFacts) -> Report:
     """Write one file for each kernel into a folder. Raises MisuseError if one of them exists, unless `force`."""
-    device, results = results_for(request)
-    facts = device_facts(device, request.driver_facts(device))
+    present, results = results_for(journal, data, device, problem)
+    facts = device_facts(present, driver_facts(present))
     texts = {out / f"clblast_{_VARIATIONS[result.family][0]}_{PRECISION}.json": tuner_file(result, facts)
              for result in results}
     existing = [path for path in texts if path.exists() or path.is_symlink()]
-    if existing and not (request.force and all(path.is_file() for path in existing)):
+    if existing and not (force and all(path.is_file() for path in existing)):
         raise MisuseError(f"{existing[0]} exists; --force overwrites files")
     write_together(texts)
-    return {"device": device.name, "files": [{"file": path.name, "entries": len(result.results)}
-                                             for path, result in zip(texts, results, strict=True)]}
+    return {"device": present.name, "files": [{"file": path.name, "entries": len(result.results)}
+                                              for path, result in zip(texts, results, strict=True)]}
 
 
-def _write_rows(request: ExportRequest, out: Path) -> Report:
+def _write_rows(out: Path, *, journal: Path | None, data: Path | None, device: str | Device | None,
+                problem: Problem | None, driver_facts: DriverFacts) -> Report:
     """Write the rows of the C++ database into one file."""
-    device, results = results_for(request)
-    subject = "all measured products" if request.problem is None else request.problem.brief()
-    text = cpp_rows(results, device_facts(device, request.driver_facts(device)),
-                    f"Parameters of CLBlast for {subject} on {device.model or device.name}, by seqtune.")
+    present, results = results_for(journal, data, device, problem)
+    subject = "all measured products" if problem is None else problem.brief()
+    text = cpp_rows(results, device_facts(present, driver_facts(present)),
+                    f"Parameters of CLBlast for {subject} on {present.model or present.name}, by seqtune.")
     write_whole(out, text)
-    return {"device": device.name, "rows": len(results)}
+    return {"device": present.name, "rows": len(results)}
 
 
-_TAKES = ("journal", "data", "device", "problem")
-JSON = Format((), write=_write_json, takes=_TAKES, folder=True)
-CPP = Format((), write=_write_rows, takes=_TAKES)
+JSON = Format((), write=_write_json, asks=("force", "driver_facts"), folder=True)
+CPP = Format((), write=_write_rows, asks=("driver_facts",))

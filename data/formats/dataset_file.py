@@ -13,7 +13,7 @@ from ..dataset_facts import dataset_errors
 from ..hold_out import held_out_keys, note_empty
 from ..journal.journal import REPEATED, Journal
 from ..parquet_file import LARGEST_COLUMNS, open_parquet, unpacked_size
-from .format import ExportRequest, Format, ImportResult, Report
+from .format import Format, ImportResult, Report
 from .recorded_spaces import is_recorded, read_recorded
 
 
@@ -65,23 +65,22 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
     return ImportResult(parts[0].merge(*parts[1:]), reports)
 
 
-def export_journal(request: ExportRequest, out: Path, most_rows: int = MOST_ROWS) -> Report:
+def export_journal(out: Path, *, journal: Path, hold_out: Sequence[str], most_rows: int = MOST_ROWS) -> Report:
     """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`.
 
     A SeqtuneWarning is issued for each name in `hold_out` that holds out no problem of the journal. Raises MisuseError
     if there are no records, or more than `most_rows`, which no reader takes.
     """
-    assert request.journal is not None
-    with Journal(request.journal) as journal:
-        count = journal.count()
+    with Journal(journal) as opened:
+        count = opened.count()
         if count > most_rows:
-            raise MisuseError(f"the journal {request.journal} holds {count:,} records; a data set has at most "
+            raise MisuseError(f"the journal {journal} holds {count:,} records; a data set has at most "
                               f"{most_rows:,}, because all of them are held in memory")
-        named = held_out_keys(journal.problems(), request.hold_out)
+        named = held_out_keys(opened.problems(), hold_out)
         held_out = frozenset[str]().union(*named.values())
-        data = Dataset.from_journal(journal, {"journal": request.journal.name}, held_out)
+        data = Dataset.from_journal(opened, {"journal": journal.name}, held_out)
     if not len(data):
-        raise MisuseError(f"the journal {request.journal} holds no trials")
+        raise MisuseError(f"the journal {journal} holds no trials")
     data.write(out)
     problems = set(data.rows["problem"].unique())
     note_empty(named, problems, warned)
@@ -89,4 +88,4 @@ def export_journal(request: ExportRequest, out: Path, most_rows: int = MOST_ROWS
             "problems": len(problems), "held_out": len(problems & held_out), "devices": sorted(data.devices)}
 
 
-PARQUET = Format(("*.parquet",), read=_read, write=export_journal, takes=("journal", "hold_out"))
+PARQUET = Format(("*.parquet",), read=_read, write=export_journal)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
-from ..serving.request import Propose, ServingRequest
 
 NAME = "[A-Za-z_][A-Za-z_0-9]*"  # pattern of a parameter's or key's name
 Report = dict[str, Any]  # the user's report of a file, as flat JSON
@@ -28,21 +28,12 @@ class ImportResult:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class ExportRequest:
-    """The source of an export's content, and which part of it is written."""
-
-    journal: Path | None = None  # an existing journal, unless `data` or `predictions` is given
-    data: Path | None = None  # a data set
-    predictions: Path | None = None  # the output of `predict --json`
-    device: str | Device | None = None
-    problem: Problem | None = None
-    hold_out: tuple[str, ...] = ()  # problem sets that no model may learn from
-    tables: Callable[[], Mapping[str, Sequence[str]]] = field(default=dict)  # a checkpoint's tables: rows by solver
-    serving: ServingRequest | None = None  # the files of a server to predict
-    propose: Propose | None = None  # a model's proposals
-    driver_facts: Callable[[Device], Mapping[str, str | int]] = field(default=lambda device: {})  # empty: not here
-    force: bool = False  # replace files in a folder
+# What a writer may ask for beside its options (`Format.asks`); floors above this one answer. A Propose gives up to a
+# number of configurations, best first, with the share of the best speed that each should reach (None: unknown).
+Propose = Callable[[Problem, Device, int], Mapping[Configuration, float | None]]
+Proposer = Callable[[str | Path | None], Propose]  # of a checkpoint; None: of the one that answers for the device
+LearnedTables = Callable[[str | Path], Mapping[str, Sequence[str]]]  # of a checkpoint: rows by solver
+DriverFacts = Callable[[Device], Mapping[str, str | int]]  # what the driver reports; empty if the device is not here
 
 
 def check_columns(path: Path, names: Iterable[str], needed: Iterable[str], kind: str) -> None:
@@ -79,7 +70,7 @@ class Format:
     patterns: tuple[str, ...]  # names of its files in a folder
     read: Reader | None = None
     devices: int | None = 0  # the number of devices that may be given for reading; None: any number
-    write: Callable[[ExportRequest, Path], Report] | None = None
-    takes: tuple[str, ...] = ()  # the fields of an ExportRequest, or of its `serving`, that `write` reads
+    write: Callable[..., Report] | None = None  # takes a path and, as keywords, the options of the table and `asks`
+    asks: tuple[str, ...] = ()  # more keywords of `write`: force, proposer, learned_tables, driver_facts
     folder: bool = False  # whether `write` puts files into a folder, which may exist
     named: Callable[[Sequence[str]], Reader] | None = None  # the reader for files whose keys have these names

@@ -30,7 +30,7 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 from ..dataset import Dataset
 from ..dataset import configuration as parse_configuration
 from ..record import Status
-from .format import ExportRequest, Format, Report
+from .format import Format, LearnedTables, Report
 from .miopen_import import MIOPEN, as_gpu, tables_of
 from .miopen_terms import COLUMNS, NUMBERS_BEFORE, as_convnd, miopen_terms
 from .predictions import read_predictions
@@ -172,34 +172,35 @@ def write_override(entries: Iterable[PerfDbEntry], path: Path) -> None:
 Write: TypeAlias = Callable[[Iterable[PerfDbEntry], Path], None]
 
 
-def _export(write: Write, request: ExportRequest, out: Path) -> Report:
+def _export(write: Write, out: Path, *, data: Path | None, predictions: Path | None, device: str | Device | None,
+            checkpoint: str | Path, learned_tables: LearnedTables) -> Report:
     """Write the configurations of the predictions or, without predictions, those of the data set's device.
 
     The tables of solvers come from the data set or, without one, from the checkpoint. The first configuration of each
     problem and solver is written; the report counts it as an entry and the others as left out.
     """
-    if request.data is None and request.predictions is None:
+    if data is None and predictions is None:
         raise MisuseError("name what to export: --data or --predictions")
-    data = None if request.data is None else Dataset.read(request.data)
-    device = None if request.device is None else as_gpu(request.device)
+    known = None if data is None else Dataset.read(data)
+    wanted = None if device is None else as_gpu(device)
     left = 0
-    if request.predictions is not None:
-        device, chosen, left = _predicted(request.predictions, device)
+    if predictions is not None:
+        gpu, chosen, left = _predicted(predictions, wanted)
     else:
-        assert data is not None
-        device = _recorded(data, device)
-        chosen = best_of(data, device)
+        assert known is not None
+        gpu = _recorded(known, wanted)
+        chosen = best_of(known, gpu)
     if not chosen:
-        raise MisuseError(f"there is no configuration for {device.name}")
+        raise MisuseError(f"there is no configuration for {gpu.name}")
     tables: Mapping[str, Sequence[str]] = {}
-    if data is not None:
-        tables = tables_of(data)
+    if known is not None:
+        tables = tables_of(known)
     elif any(needs_table(configuration) for _, configuration in chosen):
-        tables = request.tables()
-    written = entries(chosen, device, tables)
+        tables = learned_tables(checkpoint)
+    written = entries(chosen, gpu, tables)
     count = len({(entry.key, entry.solver) for entry in written})
     write(written, out)
-    return {"device": device.name, "entries": count, "left_out": left + len(written) - count,
+    return {"device": gpu.name, "entries": count, "left_out": left + len(written) - count,
             "problems": len({entry.key for entry in written})}
 
 
@@ -228,7 +229,7 @@ def _recorded(data: Dataset, wanted: Device | None) -> Device:
     return devices[0]
 
 
-_TAKES = ("data", "predictions", "device", "tables")
-TEXT = Format(("gfx*.udb.txt",), MIOPEN.read, MIOPEN.devices, partial(_export, write_text), _TAKES)
-UDB = Format(("gfx*.udb",), MIOPEN.read, MIOPEN.devices, partial(_export, write_udb), _TAKES)
-OVERRIDE = Format((), write=partial(_export, write_override), takes=_TAKES)
+_ASKS = ("learned_tables",)
+TEXT = Format(("gfx*.udb.txt",), MIOPEN.read, MIOPEN.devices, partial(_export, write_text), _ASKS)
+UDB = Format(("gfx*.udb",), MIOPEN.read, MIOPEN.devices, partial(_export, write_udb), _ASKS)
+OVERRIDE = Format((), write=partial(_export, write_override), asks=_ASKS)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from seqtune.errors import FormatError, MisuseError, ProblemError
 from seqtune.kernels.devices.device import Device
@@ -17,9 +18,9 @@ from seqtune.kernels.problem import Problem
 from ..dataset import Dataset
 from ..serving.gpu import gpu_of
 from ..serving.nearest_choice import NearestChoices
-from ..serving.request import TRITON, Propose, ServingRequest, WantedFile, wanted_files
+from ..serving.request import TOKENS, TRITON, ServingRequest, WantedFile, wanted_files
 from ..serving.table_file import Table, TableFile, table_text
-from .format import ExportRequest, Format, ImportResult, Report
+from .format import Format, ImportResult, Propose, Proposer, Report
 from .served_choices import choices_of, listed, read_choices
 
 LINEAR = "linear"  # folder of the files of linear layers, for which the servers have no environment variable
@@ -28,36 +29,39 @@ _INSTALLED = {"vllm": "vllm/model_executor/layers/quantization/utils/configs",
 _DOWN_PROPOSALS = 400  # proposals that are searched for one with the first product's BLOCK_SIZE_M
 
 
-def _write(project: str, request: ExportRequest, out: Path) -> Report:
+def _write(project: str, out: Path, *, device: str | Device | None, data: Path | None,
+           checkpoint: str | Path | None, tokens: tuple[int, ...] | None, force: bool, proposer: Proposer,
+           **wanted: Any) -> Report:
     """Write the files of a model, of a log or of a data set into a folder: all of them or none."""
-    serving = request.serving or ServingRequest()
-    if request.data is not None and serving.model_config is None and serving.missing_from is None:
-        if serving != ServingRequest() or request.device is not None:
+    serving = ServingRequest(tokens=TOKENS if tokens is None else tokens, **wanted)
+    if data is not None and serving.model_config is None and serving.missing_from is None:
+        if serving != ServingRequest() or device is not None:
             raise MisuseError("--data alone is written as it is; leave out the other options, or give --model-config "
                               "or --missing-from, whose files then get the nearest choices in the data")
-        choices = choices_of(Dataset.read(request.data))
+        choices = choices_of(Dataset.read(data))
         tables = {_path(project, file, version): (file, table, version)
                   for (file, version), table in choices.items() if file.is_of(project)}
         if not tables:
-            raise MisuseError(f"{request.data} holds choices of files that SGLang alone looks for; use --format sglang")
+            raise MisuseError(f"{data} holds choices of files that SGLang alone looks for; "
+                              "`seqtune serve-files sglang` writes them")
         left_out = {path.name: "a file that SGLang alone looks for" for path in (
             _path(project, file, version) for file, version in choices if not file.is_of(project))}
-        targets = _targets(tables, out, request.force)
+        targets = _targets(tables, out, force)
         texts = {path: table_text(table, _version(project, file, version))
                  for path, (file, table, version) in tables.items()}
         rows = [{"file": path.name, "entries": len(table)} for path, (_, table, _) in tables.items()]
         facts: str | None = None
         notes: tuple[str, ...] = ()
     else:
-        device = request.device if isinstance(request.device, Device) or request.device is None else (
-            gpu_of(request.device))
-        files, left_out = wanted_files(serving, project, device)
-        wanted = {_path(project, file.file, serving.triton_version): file for file in files}
-        targets = _targets(wanted, out, request.force)
-        nearest_choices = None if request.data is None else NearestChoices(Dataset.read(request.data))
+        gpu = device if isinstance(device, Device) or device is None else gpu_of(device)
+        files, left_out = wanted_files(serving, project, gpu)
+        paths = {_path(project, file.file, serving.triton_version): file for file in files}
+        targets = _targets(paths, out, force)
+        nearest_choices = None if data is None else NearestChoices(Dataset.read(data))
+        propose = proposer(checkpoint)
         texts, rows, doubts = {}, [], {}
-        for path, file in wanted.items():
-            content = Content.of(file, serving, request, device, nearest_choices)
+        for path, file in paths.items():
+            content = Content.of(file, serving, propose, gpu, nearest_choices)
             doubt = "" if serving.min_confidence is None else content.doubt(serving.min_confidence)
             if doubt:
                 doubts[path.name] = doubt
@@ -70,7 +74,7 @@ def _write(project: str, request: ExportRequest, out: Path) -> Report:
             name, doubt = next(iter(doubts.items()))
             raise MisuseError(f"no file is certain enough; {name}: {doubt} (--min-confidence)")
         left_out = {**left_out, **doubts}
-        facts = None if device is None else device.model
+        facts = None if gpu is None else gpu.model
         notes = tuple(dict.fromkeys(file.note for file in files if file.note))
     write_together({targets[path]: text for path, text in texts.items()})
     report: Report = {"files": rows}
@@ -114,10 +118,9 @@ class Content:
     shares: dict[int, float | None]  # expected of the predicted entries, by number of tokens; None: unknown
 
     @classmethod
-    def of(cls, wanted: WantedFile, serving: ServingRequest, request: ExportRequest, device: Device | None,
+    def of(cls, wanted: WantedFile, serving: ServingRequest, model: Propose, device: Device | None,
            choices: NearestChoices | None) -> Content:
         """Choose the settings for each number of tokens. Raises FormatError where no kernel has such sizes."""
-        assert request.propose is not None
         gpu = device or gpu_of(wanted.file.device)
         table: Table = {}
         shares: dict[int, float | None] = {}
@@ -129,8 +132,8 @@ class Content:
                     serving.missing_from)
                 raise FormatError(f"{source}: {wanted.layer} with tokens={tokens}: {error}") from None
             known = choices is not None and bool(choices.propose(problem, gpu, 1))
-            propose = choices.propose if choices is not None and known else request.propose
-            configuration, share = _choice(problem, gpu, propose, request.propose)
+            propose = choices.propose if choices is not None and known else model
+            configuration, share = _choice(problem, gpu, propose, model)
             table[tokens] = listed(configuration, gpu, wanted.file.down)
             if not known:
                 shares[tokens] = share
@@ -184,8 +187,7 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
     return read_choices(files)
 
 
-_TAKES = ("device", "data", "model_config", "missing_from", "tp", "ep", "dtype", "triton_version", "tokens",
-          "min_confidence")
+_ASKS = ("force", "proposer")
 _PATTERNS = ("E=*.json", "N=*.json", "configs/triton_*/E=*.json", "triton_*/E=*.json", f"{LINEAR}/N=*.json")
-VLLM = Format(_PATTERNS, read=_read, write=partial(_write, "vllm"), takes=_TAKES, folder=True)
-SGLANG = Format(_PATTERNS, read=_read, write=partial(_write, "sglang"), takes=_TAKES, folder=True)
+VLLM = Format(_PATTERNS, read=_read, write=partial(_write, "vllm"), asks=_ASKS, folder=True)
+SGLANG = Format(_PATTERNS, read=_read, write=partial(_write, "sglang"), asks=_ASKS, folder=True)

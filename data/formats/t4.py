@@ -38,7 +38,7 @@ from .foreign_records import (
     single_name,
     why_no_settings,
 )
-from .format import ExportRequest, Format, ImportResult, Report
+from .format import Format, ImportResult, Report
 
 VERSION = "1.0.0"
 _UNITS = {word: seconds for seconds, words in {  # Kernel Tuner once wrote "miliseconds"; there are two characters µ
@@ -166,38 +166,38 @@ def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResul
     return import_result([read_t4(file, single_name(devices)) for file in files], "t4")
 
 
-def _write(request: ExportRequest, out: Path) -> Report:
+def _write(out: Path, *, journal: Path | None, data: Path | None, device: str | Device | None,
+           problem: Problem | None) -> Report:
     """Write the trials of one problem on one device, from a data set or else from a journal.
 
     The problem and the device are needed only if there are several.
     """
-    device, records = _trials(request)
+    present, records = _trials(journal, data, device)
     problems = list(dict.fromkeys(record.problem for record in records))
-    if request.problem is None and len(problems) != 1:
-        raise MisuseError(f"{len(problems)} problems on {device.name}; choose one with --problem")
-    problem = problems[0] if request.problem is None else request.problem
+    if problem is None and len(problems) != 1:
+        raise MisuseError(f"{len(problems)} problems on {present.name}; choose one with --problem")
+    problem = problems[0] if problem is None else problem
     chosen = [record for record in records if record.problem == problem and record.run not in REPEATED]
     if not chosen:
-        raise MisuseError(f"there is no trial of {problem.brief()} on {device.name}")
-    content = results(chosen, problem, device)
+        raise MisuseError(f"there is no trial of {problem.brief()} on {present.name}")
+    content = results(chosen, problem, present)
     write_whole(out, json.dumps(content, indent=1, allow_nan=False) + "\n")
-    return {"device": device.name, "problem": problem.key, "results": len(content["results"])}
+    return {"device": present.name, "problem": problem.key, "results": len(content["results"])}
 
 
-def _trials(request: ExportRequest) -> tuple[Device, list[Record]]:
+def _trials(journal: Path | None, data: Path | None, device: str | Device | None) -> tuple[Device, list[Record]]:
     """The device and all of its records. Raises DeviceError and MisuseError."""
-    name = single_name(() if request.device is None else (request.device,))
-    if request.data is not None:
-        data = read_dataset(request.data)
-        device = data.device(name)
-        return device, list(data.on(device.key).records())
-    assert request.journal is not None
-    with Journal(request.journal) as journal:
-        if not journal.devices():
-            raise MisuseError(f"the journal {request.journal} holds no trials")
-        device = Dataset(pd.DataFrame(), journal.devices(), {}).device(name)
-        return device, list(journal.records(device=device.key))
+    name = single_name(() if device is None else (device,))
+    if data is not None:
+        known = read_dataset(data)
+        present = known.device(name)
+        return present, list(known.on(present.key).records())
+    assert journal is not None
+    with Journal(journal) as opened:
+        if not opened.devices():
+            raise MisuseError(f"the journal {journal} holds no trials")
+        present = Dataset(pd.DataFrame(), opened.devices(), {}).device(name)
+        return present, list(opened.records(device=present.key))
 
 
-T4 = Format(("*.json", "*.json.gz"), read=_read, devices=1, write=_write,
-            takes=("journal", "data", "problem", "device"))
+T4 = Format(("*.json", "*.json.gz"), read=_read, devices=1, write=_write)

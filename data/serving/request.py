@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError, shown
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.feature import LARGEST_SIZE
 from seqtune.kernels.problem import Problem
 
@@ -24,10 +22,6 @@ MOST_GPUS = 4096
 TRITON = "3.6.0"  # SGLang looks in the folder of its own version first, then in all others
 PLAIN = ("bf16", "fp16")  # dtypes that names do not contain
 _TYPES = {"bfloat16": "bf16", "float16": "fp16", None: "bf16"}
-
-# Proposes up to the given number of configurations, best first, with the share of the best speed that each is expected
-# to reach (None: unknown)
-Propose = Callable[[Problem, Device, int], Mapping[Configuration, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +55,6 @@ class WantedFile:
         return self.file.problem(tokens, self.hidden, self.top_k, self.expert_parallel, self.dtype)
 
 
-def token_counts(text: str | None) -> tuple[int, ...]:
-    """The numbers in a text such as `1,2,4`, sorted; None: the numbers that both projects tune. Raises MisuseError."""
-    if text is None:
-        return TOKENS
-    words = [word.strip() for word in text[:10_000].split(",")]
-    if not all(re.fullmatch(r"[0-9]{1,7}", word) for word in words):
-        raise MisuseError(f"--tokens={text!r:.40} is not a list of numbers with commas between them")
-    return tuple(sorted({int(word) for word in words}))
-
-
 def wanted_files(request: ServingRequest, project: str,
                  device: Device | None) -> tuple[list[WantedFile], dict[str, str]]:
     """The files of a request, and the names in its log that are left out, with the reason.
@@ -89,7 +73,7 @@ def _model_files(request: ServingRequest, model: ServedModel | None, project: st
                  device: Device | None) -> list[WantedFile]:
     """The files of a model. Raises MisuseError and FormatError."""
     if model is None or device is None:
-        raise MisuseError(f"--format {project} needs --model-config and --device, or --missing-from")
+        raise MisuseError(f"files for {project} need --model-config and --device, or --missing-from")
     name = _name_of(device, project)
     dtype, scale_n, scale_k = _types(model, request.dtype)
     files = _expert_files(model, request, project, name, dtype, scale_n, scale_k)

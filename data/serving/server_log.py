@@ -42,7 +42,8 @@ def missing_files(path: Path, project: str) -> tuple[list[TableFile], dict[str, 
             others[name] = None
     if others:
         other = next(name for name in PROJECTS if name != project)
-        raise FormatError(f"{path} names {next(iter(others))!r:.100}, as {other} spells it; use --format {other}")
+        raise FormatError(f"{path} names {next(iter(others))!r:.100}, as {other} spells it; use "
+                          f"`seqtune serve-files {other}`")
     if not files and left_out:
         name, reason = next(iter(left_out.items()))
         raise FormatError(f"{path} names no file that can be written; {name!r:.160} has {reason}")

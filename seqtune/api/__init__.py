@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from .demonstration import demo
     from .evaluating import evaluate
     from .examining import Check, Examination, doctor
-    from .exchanging import export, import_data
+    from .exchanging import export, import_data, serve_files
     from .learning import retrain, train
     from .listing import devices, kernel_json, kernels, libraries
     from .onnx_model import OnnxPrediction, OnnxRow, predict_onnx
     from .predicting import predict
+    from .predictor_code import export_c
     from .replaying import replay
     from .results import Answer, BuiltFolder, CompileReport, Demonstration, Devices, Prediction
     from .tuning.results import Tuned, TuningReport
@@ -40,11 +41,12 @@ _MODULES = {
     "demonstration": ("demo",),
     "evaluating": ("evaluate",),
     "examining": ("Check", "Examination", "doctor"),
-    "exchanging": ("export", "import_data"),
+    "exchanging": ("export", "import_data", "serve_files"),
     "learning": ("retrain", "train"),
     "listing": ("devices", "kernel_json", "kernels", "libraries"),
     "onnx_model": ("OnnxPrediction", "OnnxRow", "predict_onnx"),
     "predicting": ("predict",),
+    "predictor_code": ("export_c",),
     "replaying": ("replay",),
     "results": ("BuiltFolder", "CompileReport", "Demonstration", "Devices", "Prediction", "Answer"),
     "tuning.results": ("Tuned", "TuningReport"),
@@ -56,8 +58,8 @@ __all__ = [
     "Answer", "BuiltFolder", "BulkAnswer", "Check", "Collected", "CollectedDevice", "CollectionProgress",
     "CompileReport", "Demonstration", "Devices", "Examination", "OnnxPrediction", "OnnxRow", "Prediction", "Tuned",
     "TuningReport", "build", "build_folder", "calibrate", "check_memory", "collect", "compile_check", "demo",
-    "devices", "doctor", "evaluate", "export", "import_data", "kernel_json", "kernels", "libraries", "lint_library",
-    "predict", "predict_many", "predict_onnx", "replay", "retrain", "train", "tune",
+    "devices", "doctor", "evaluate", "export", "export_c", "import_data", "kernel_json", "kernels", "libraries",
+    "lint_library", "predict", "predict_many", "predict_onnx", "replay", "retrain", "serve_files", "train", "tune",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__)

@@ -1,26 +1,25 @@
-"""Exchange: import files of any format into a data set; export records or configurations."""
+"""Exchange: import files of any format into a data set; export records, and files that servers read."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.data.formats.table import FORMATS, find_files, format_of
+from seqtune.data.formats.options import FormatOption, Kind, flag_of, unknown_option
+from seqtune.data.formats.table import FORMATS, entry_of, find_files, format_of
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.say import Say
 from seqtune.predictor.predictors import cached_checkpoint
 
 from ..errors import MisuseError, warned
-from .inputs import as_problem, check_ending, check_folder, check_free, check_journal
-from .predictor_code import CODE, code_writer
+from .inputs import as_problem, check_ending, check_folder, check_free, check_journal, several
 from .results import Written
 
 if TYPE_CHECKING:
-    from seqtune.data.serving.request import Propose, ServingRequest
+    from seqtune.data.formats.format import Propose
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem import Problem
 
@@ -57,64 +56,87 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
                                "files": list(content.reports)})
 
 
-def export(out: str | Path, form: str = "parquet", *, journal: str | Path | None = None,
-           data: str | Path | None = None, predictions: str | Path | None = None, device: Device | str | None = None,
-           problem: object = None, hold_out: str | Sequence[str] = (), checkpoint: str | Path | None = None,
-           serving: ServingRequest | None = None, libraries: Sequence[str] = (), prefix: str | None = None,
-           force: bool = False) -> Written:
-    """Write the records of a journal (None: the default one) or of a data set in another format.
+def export(out: str | Path, form: str = "parquet", *, force: bool = False, **options: Any) -> Written:
+    """Write records or configurations in the format `form` to a file, or for some formats into a folder.
 
-    `hold_out` names problems that no model may learn from, as for `import_data`. `predictions` is a file of lines that
-    `predict --json` printed. For MIOpen's formats, `data` or else `checkpoint` provides the rows of its solvers'
-    tables. For vLLM and SGLang, `out` is a folder, `serving` says which files are wanted, and `checkpoint` predicts
-    their content (None: the predictor that answers for Triton). The formats of `seqtune.api.predictor_code` write a
-    checkpoint as code, with the kernels of `libraries` alone, if any are named, and compare it with the checkpoint on
-    problems of `data`; the names that the code declares begin with `prefix` (None: seqtune). Raises MisuseError for
-    arguments that the format does not take.
+    `options` are those that the format declares; `seqtune export --format FORM --help` lists them. Records come from
+    `journal` (None: the default one) or, where a format takes it, from the data set `data`. `hold_out` names problems
+    that no model may learn from, as for `import_data`. Raises MisuseError for an option that the format does not have.
     """
-    from seqtune.data.formats.format import ExportRequest, Format
-    from seqtune.data.journal.journal import default_path
-    from seqtune.data.serving.request import ServingRequest
     from seqtune.predictor.learning.tasks.shortage import shortage_note
 
-    code = form in CODE
-    chosen = (Format((), write=code_writer(checkpoint, libraries, prefix, force), takes=("data",)) if code
-              else format_of(form, "write"))
-    assert chosen.write is not None
-    arguments = {"journal": journal, "data": data, "predictions": predictions, "device": device, "problem": problem,
-             "hold_out": hold_out}
-    defaults = ServingRequest()
-    arguments |= {part.name: value for part in fields(defaults)
-                  if (value := getattr(serving or defaults, part.name)) != getattr(defaults, part.name)}
-    for name, value in arguments.items():
-        if name not in chosen.takes and value is not None and value != ():
-            taken = ", ".join(map(_option, (*chosen.takes, *(("checkpoint", "library", "prefix") if code else ()))))
-            raise MisuseError(f"{_option(name)} is not for --format {form}, which takes {taken}")
-    if prefix is not None and not code:
-        raise MisuseError(f"--prefix is for the names of C code, not for --format {form}")
-    source = None
-    if "journal" in chosen.takes and data is None:
-        source = default_path() if journal is None else Path(journal)
-        check_journal(source)
-    if chosen.folder:
-        check_folder(Path(out))
-    else:
-        if not code:  # `code_writer` checks the name itself
-            check_ending(Path(out), FORMATS[form].meaning, *FORMATS[form].endings)
-        check_free(Path(out), force)
+    report = _write("write", form, Path(out), force, options, {
+        "learned_tables": lambda checkpoint: cached_checkpoint(checkpoint).tables, "driver_facts": _driver_facts})
+    if form == "parquet" and (note := shortage_note(report["problems"] - report["held_out"])):
+        report["note"] = note
+    return Written(Path(out), report)
+
+
+def serve_files(out: str | Path, server: str, *, force: bool = False, **options: Any) -> Written:
+    """Write the files with tuned settings that a server (`vllm`, `sglang`) reads into the folder `out`.
+
+    `options` are those that the server's format declares; `seqtune serve-files SERVER --help` lists them. Either
+    `model_config` and `device`, or `missing_from`, a server's log, say which files are wanted; `checkpoint` predicts
+    their content (None: the predictor that answers for Triton). Raises MisuseError for an option that the server's
+    format does not have.
+    """
     answered: dict[str, dict[str, None]] = {}
-    request = ExportRequest(
-        source, None if data is None else Path(data), None if predictions is None else Path(predictions), device,
-        None if problem is None else as_problem(problem), _names(hold_out),
-        lambda: cached_checkpoint(checkpoint or "miopen").tables, serving,
-        _proposer(checkpoint, answered), _driver_facts, force)
-    report = dict(chosen.write(request, Path(out)))
+    report = _write("serve", server, Path(out), force, options,
+                    {"proposer": lambda checkpoint: _proposer(checkpoint, answered)})
     if answered:
         report["predictor"] = " and ".join(answered)
-    lacking = shortage_note(report["problems"] - report["held_out"]) if form == "parquet" else None
-    if notes := dict.fromkeys(filter(None, (report.get("note"), lacking, *chain.from_iterable(answered.values())))):
+    if notes := dict.fromkeys(filter(None, (report.get("note"), *chain.from_iterable(answered.values())))):
         report["note"] = "; ".join(notes)
     return Written(Path(out), report)
+
+
+def _write(ability: str, form: str, out: Path, force: bool, options: Mapping[str, Any],
+           answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the arguments, write, and return the format's report. `answers` are those that a writer may ask for."""
+    entry, chosen = entry_of(form, ability), format_of(form, ability)
+    assert chosen.write is not None
+    values = _values(form, entry.options, options)
+    if chosen.folder:
+        check_folder(out)
+    else:
+        check_ending(out, entry.meaning, *entry.endings)
+        check_free(out, force)
+    asked = {name: force if name == "force" else answers[name] for name in chosen.asks}
+    return dict(chosen.write(out, **values, **asked))
+
+
+def _values(form: str, declared: Sequence[FormatOption], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of every declared option, as its writer receives it. Raises MisuseError, ProblemError."""
+    names = {option.name for option in declared}
+    for name in given:
+        if name not in names:
+            raise MisuseError(unknown_option(form, flag_of(name), declared))
+    return {option.name: _value(option, given) for option in declared}
+
+
+def _value(option: FormatOption, given: Mapping[str, Any]) -> Any:
+    """The value of one option among those that were given, or its default."""
+    value = option.default if given.get(option.name) is None else given[option.name]
+    if option.kind is Kind.JOURNAL:
+        return _journal(value) if given.get("data") is None else None
+    if option.kind is Kind.NAMES:
+        return _names(() if value is None else value)
+    if value is None:
+        return None
+    if option.kind is Kind.PATH:
+        return Path(value)
+    if option.kind is Kind.NUMBERS:
+        return tuple(several(value))
+    return as_problem(value) if option.kind is Kind.PROBLEM else value
+
+
+def _journal(path: str | Path | None) -> Path:
+    """The path of a journal that exists; None: the user's own. Raises MisuseError."""
+    from seqtune.data.journal.journal import default_path
+
+    journal = default_path() if path is None else Path(path)
+    check_journal(journal)
+    return journal
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
@@ -150,7 +172,3 @@ def _left_out(reports: Sequence[Mapping[str, Any]]) -> str:
     """The most frequent reason why rows were left out, in brackets; empty if the reports name none."""
     counts = sum((Counter(report.get("skipped", {})) for report in reports), Counter[str]())
     return "".join(f" (left out {count}: {reason})" for reason, count in counts.most_common(1))
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

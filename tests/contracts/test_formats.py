@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seqtune.__main__ import main
+from seqtune.api import export, serve_files
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.format import ExportRequest
 from seqtune.data.formats.miopen_import import read_files
 from seqtune.data.formats.served_choices import read_choices
 from seqtune.data.formats.table import FORMATS, described, find_files, format_of, names
@@ -29,7 +32,8 @@ SERVED = "E=8,N=128,device_name=NVIDIA_H200.json"  # a name that tells sizes, as
 UNNAMED = {"triton": ("triton:h200",), "gemlite": ("triton:h100",),
            "helion-csv": ("triton:h200",)}  # the devices of files that do not name them
 HUGE = 5 << 30  # bytes, of a file that takes no room on the disk: more than any format reads
-ROUND_TRIPS = [name for name in names("read") if name in names("write")]
+WRITTEN = (*names("write"), *names("serve"))
+ROUND_TRIPS = [name for name in names("read") if name in WRITTEN]
 
 
 @pytest.fixture
@@ -51,9 +55,7 @@ def folder(tmp_path: Path) -> Path:
     perf_db(samples / "gfx906_60.db", LABELS)
     read_files([perf_text(samples / "gfx906_60.udb.txt", LABELS)])[0].write(tmp_path / "labels.parquet")
     (samples / "trials.parquet").write_bytes((tmp_path / "trials.parquet").read_bytes())
-    write_t4 = format_of("t4", "write").write
-    assert write_t4 is not None
-    write_t4(ExportRequest(journal=tmp_path / "journal.sqlite"), samples / "t4.json")
+    export(samples / "t4.json", "t4", journal=tmp_path / "journal.sqlite")
     table = {tokens: {"BLOCK_SIZE_M": tokens, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1,
                       "num_warps": 4, "num_stages": 3} for tokens in (16, 64)}
     (samples / SERVED).write_text(table_text(table))
@@ -66,12 +68,12 @@ def sample_files(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / "samples").rglob("*") if path.is_file())
 
 
-def request_for(name: str, folder: Path) -> tuple[ExportRequest, Dataset]:
-    """A request for the contents of the folder that the format can write, and the expected data set."""
-    if "journal" in format_of(name, "write").takes:
-        return ExportRequest(journal=folder / "journal.sqlite"), Dataset.read(folder / "trials.parquet")
-    data = folder / ("choices.parquet" if format_of(name, "write").folder else "labels.parquet")
-    return ExportRequest(data=data), Dataset.read(data)
+def source_of(name: str, folder: Path) -> tuple[dict[str, Any], Dataset]:
+    """The option that names what the folder has for the format to write, and the expected data set."""
+    if "journal" in {option.name for option in FORMATS[name].options}:
+        return {"journal": folder / "journal.sqlite"}, Dataset.read(folder / "trials.parquet")
+    data = folder / ("choices.parquet" if name in names("serve") else "labels.parquet")
+    return {"data": data}, Dataset.read(data)
 
 
 def file_of(name: str, folder: Path) -> Path:
@@ -102,10 +104,10 @@ def refused(name: str, path: Path, out: Path, capsys: pytest.CaptureFixture[str]
 def test_the_table_says_what_the_format_can(name: str) -> None:
     entry = FORMATS[name]
     form = format_of(name, entry.can.split()[0])
-    assert (form.read is not None, form.write is not None) == (name in names("read"), name in names("write"))
+    assert (form.read is not None, form.write is not None) == (name in names("read"), name in WRITTEN)
     assert bool(form.patterns) == (form.read is not None)
-    assert bool(form.takes) == (form.write is not None)
-    for ability in ("read", "write"):
+    assert bool(entry.options) == (form.write is not None)
+    for ability in ("read", "write", "serve"):
         assert (f"{name}: {entry.meaning}" in described(ability)) == (ability in entry.can)
 
 
@@ -120,11 +122,10 @@ def test_a_format_that_is_not_there_or_cannot_do_that_is_one_line() -> None:
 
 @pytest.mark.parametrize("name", ROUND_TRIPS)
 def test_what_was_written_is_read_again(name: str, folder: Path) -> None:
-    request, expected = request_for(name, folder)
-    form = format_of(name, "write")
-    path = folder / "out" if form.folder else file_of(name, folder)
-    assert form.write is not None
-    report = form.write(request, path)
+    source, expected = source_of(name, folder)
+    path = folder / "out" if name in names("serve") else file_of(name, folder)
+    written = serve_files(path, name, **source) if name in names("serve") else export(path, name, **source)
+    report = written.report
     assert json.loads(json.dumps(report)) == report
     again = read(name, find_files(name, [path]))
     for column in ("configuration", "status"):
@@ -132,16 +133,19 @@ def test_what_was_written_is_read_again(name: str, folder: Path) -> None:
     assert sorted(again.rows["seconds"]) == pytest.approx(sorted(expected.rows["seconds"]))
 
 
-@pytest.mark.parametrize("name", names("write"))
-def test_what_the_format_does_not_take_is_one_line(
-        name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = {"journal": "journal.sqlite", "data": "trials.parquet", "predictions": "p.jsonl", "problem": "gemm m=3",
-             "hold_out": "resnet18", "device": "gfx906_60"}
-    for option in given.keys() - set(format_of(name, "write").takes):
-        word = f"--{option.replace('_', '-')}"
-        assert main(["export", "--format", name, word, given[option], "--out", str(folder / "out")]) == 2
-        assert f"{word} is not for --format {name}, which takes --" in capsys.readouterr().err
-        assert not (folder / "out").exists()
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_writer_takes_the_options_that_the_table_declares(name: str) -> None:
+    form = format_of(name, "write" if name in names("write") else "serve")
+    assert form.write is not None
+    assert form.folder == ("force" in form.asks)
+    inspect.signature(form.write).bind(Path("out"), **dict.fromkeys(
+        [*(option.name for option in FORMATS[name].options), *form.asks]))
+
+
+@pytest.mark.parametrize("ability", ["write", "serve"])
+def test_an_option_has_one_kind_in_all_formats_of_a_command(ability: str) -> None:
+    options = [option for name in names(ability) for option in FORMATS[name].options]
+    assert len({replace(option, help="") for option in options}) == len({option.name for option in options})
 
 
 @pytest.mark.parametrize("name", names("read"))

@@ -27,7 +27,7 @@ from tests.support.installation.optional import skip_without
 from tests.support.paths import ROOT
 
 COMMANDS = ("devices", "kernels", "predict", "build", "tune", "replay", "collect", "train", "retrain", "evaluate",
-            "export", "demo", "doctor", "calibrate", "report", "import", "fleet")
+            "export", "export-c", "serve-files", "demo", "doctor", "calibrate", "report", "import", "fleet")
 CONV = ["conv2d", "n=1", "c=16", "h=14", "w=14", "k=32", "r=3", "s=3", "pad=1"]
 
 

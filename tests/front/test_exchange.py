@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+import seqtune
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.journal.journal import Journal
+from seqtune.errors import MisuseError
 from seqtune.kernels.registry import kernel
 from tests.support.command_line import Refused, Run
 from tests.support.recorded_files import CONFIGURATIONS, VALUES, cache, rows, write_cache, write_recorded
@@ -46,11 +48,40 @@ def test_the_command_line_exports_t4_of_a_journal(tmp_path: Path, run: Run, refu
     assert first.seconds == pytest.approx(1e-3)
     assert first.samples == 2
     for more, says in ((["--problem", "gemm m=9 n=9 k=9"], "no trial of gemm m=9"),
-                       (["--hold-out", "x"], "--hold-out is not for --format t4"),
+                       (["--hold-out", "x"], "t4 has no option --hold-out; its own are --journal, --data"),
                        (["--device", "abacus"], "no device 'abacus'")):
         assert says in refused("export", "--format", "t4", "--journal", tmp_path / "j.sqlite", "--out",
                      tmp_path / "other.json", *more)
-    assert main(["export", "--problem", "gemm m=9 n=9 k=9", "--out", str(tmp_path / "x.parquet")]) == 2
+    assert "parquet has no option --problem" in refused(
+        "export", "--problem", "gemm m=9 n=9 k=9", "--out", tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(("words", "command"), [
+    (["c", "--prefix", "mine", "--library", "llvm"], "export-c"), (["c", "--help"], "export-c"),
+    (["vllm", "--model-config", "config.json", "--tp", "8"], "serve-files vllm"), (["sglang"], "serve-files sglang")])
+def test_what_export_wrote_before_names_the_command_that_writes_it_now(
+        words: list[str], command: str, tmp_path: Path, refused: Refused) -> None:
+    said = refused("export", "--format", *words, "--out", tmp_path / "out")
+    assert said == f"seqtune: `seqtune export --format {words[0]}` is now `seqtune {command}`"
+    with pytest.raises(MisuseError, match=command):
+        seqtune.export(tmp_path / "out", words[0])
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_help_of_a_format_shows_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "--format", "t4", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--problem" in shown
+    assert "--hold-out" not in shown
+    assert main(["export", "--help"]) == 0
+    assert {"--problem", "--hold-out", "--predictions"} <= set(capsys.readouterr().out.split())
+
+
+def test_an_option_that_no_format_has_is_one_line(tmp_path: Path, refused: Refused) -> None:
+    own = "parquet has no option --tp; its own are --journal, --hold-out"
+    assert own in refused("export", "--tp=2", "--out", tmp_path / "x.parquet")
+    with pytest.raises(MisuseError, match=own):
+        seqtune.export(tmp_path / "x.parquet", tp=2)
 
 
 def test_an_import_holds_out_problems(tmp_path: Path, run: Run, refused: Refused,

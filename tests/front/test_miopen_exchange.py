@@ -13,7 +13,6 @@ import seqtune
 from seqtune.__main__ import main
 from seqtune.api.exchanging import export, import_data
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.format import ExportRequest
 from seqtune.data.formats.miopen_export import best_of, entries, needs_table, user_text
 from seqtune.data.formats.miopen_import import read_files, tables_of
 from seqtune.data.formats.table import format_of
@@ -122,10 +121,10 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
     expected = user_text(entries(chosen, gpu, tables))
     write = format_of("miopen-text", "write").write
     assert write is not None
-    request = ExportRequest(predictions=tmp_path / "predictions.jsonl")
+    asked: dict[str, Any] = {"data": None, "predictions": tmp_path / "predictions.jsonl", "device": None, "checkpoint": "miopen"}
     with pytest.raises(KernelError, match="--checkpoint"):
-        write(request, tmp_path / "out")
-    report = write(replace(request, tables=lambda: tables), tmp_path / "out")
+        write(tmp_path / "out", **asked, learned_tables=lambda checkpoint: {})
+    report = write(tmp_path / "out", **asked, learned_tables=lambda checkpoint: tables)
     assert (report["entries"], report["left_out"]) == (len(chosen), 0)
     assert (tmp_path / "out").read_text() == expected
 

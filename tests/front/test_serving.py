@@ -19,16 +19,16 @@ from tests.support.installation.optional import needs
 from tests.support.serving.models import write_model
 
 
-def export(project: str, model: Path, out: Path, *more: str) -> int:
-    return main(["export", "--format", project, "--model-config", str(model), "--device", "NVIDIA H200", "--out",
-                 str(out), "--tokens", "1,64,2048", *more])
+def serve(project: str, model: Path, out: Path, *more: str) -> int:
+    return main(["serve-files", project, "--model-config", str(model), "--device", "NVIDIA H200", "--out", str(out),
+                 "--tokens", "64,1,2048,1", *more])
 
 
 @pytest.mark.parametrize("project", ["vllm", "sglang"])
 def test_files_of_a_model_are_written_read_and_written_again(
         project: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, out, again = write_model(tmp_path, "deepseek-v3"), tmp_path / "out", tmp_path / "again"
-    assert export(project, model, out, "--tp", "8", "--json") == 0
+    assert serve(project, model, out, "--tp", "8", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     files = {path.relative_to(out): path.read_text() for path in out.rglob("*.json")}
     assert len(files) == len(report["files"])
@@ -38,7 +38,7 @@ def test_files_of_a_model_are_written_read_and_written_again(
         assert [int(tokens) for tokens in json.loads(text)] == [1, 64, 2048]
     data = tmp_path / "choices.parquet"
     assert main(["import", project, str(out), "--out", str(data)]) == 0
-    assert main(["export", "--format", project, "--data", str(data), "--out", str(again)]) == 0
+    assert main(["serve-files", project, "--data", str(data), "--out", str(again)]) == 0
     assert {path.relative_to(again): path.read_text() for path in again.rglob("*.json")} == files
 
 
@@ -48,10 +48,10 @@ def test_a_file_that_exists_is_kept_and_nothing_else_is_written(
     kept = out / "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
     out.mkdir()
     kept.write_text("mine")
-    assert export("vllm", model, out, "--tp", "8") == 2
+    assert serve("vllm", model, out, "--tp", "8") == 2
     assert capsys.readouterr().err == f"seqtune: {kept} exists; --force overwrites files\n"
     assert [path.read_text() for path in out.rglob("*.json")] == ["mine"]
-    assert export("vllm", model, out, "--tp", "8", "--force") == 0
+    assert serve("vllm", model, out, "--tp", "8", "--force") == 0
     assert len(list(out.rglob("*.json"))) == 9
 
 
@@ -80,12 +80,12 @@ def test_files_of_a_model_take_the_nearest_choices_of_a_data_set(
         text = json.dumps({"64": {**own, "GROUP_SIZE_M": tokens}})
         (tmp_path / "configs" / f"triton_{version}" / name).write_text(text)
     assert run("import", "sglang", tmp_path, "--out", data)["records"] == 3
-    assert export("vllm", model, out, "--tp", "8", "--data", str(data), "--json") == 0
+    assert serve("vllm", model, out, "--tp", "8", "--data", str(data), "--json") == 0
     assert json.loads(capsys.readouterr().out)["files"][0]["from data"] == 3
     (path,) = out.iterdir()
     assert json.loads(path.read_text())["64"] == {**own, "GROUP_SIZE_M": 64}  # the same GPU, the newest Triton
-    assert run("export", "--format", "vllm", "--model-config", model, "--device", "mi300x", "--data", data,
-                 "--out", tmp_path / "amd")["files"][0]["from data"] == 0  # by the model: another maker's GPU
+    assert run("serve-files", "vllm", "--model-config", model, "--device", "mi300x", "--data", data, "--out",
+               tmp_path / "amd")["files"][0]["from data"] == 0  # by the model: another maker's GPU
 
 
 @needs("torch", "triton")
@@ -96,7 +96,7 @@ def test_the_settings_of_experts_compile(gpu: str, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     device = described_gpu("triton", gpu)
-    assert export("vllm", write_model(tmp_path, "mixtral"), tmp_path / "out", "--tp", "8", "--device",
+    assert serve("vllm", write_model(tmp_path, "mixtral"), tmp_path / "out", "--tp", "8", "--device",
                   device.model) == 0
     (path,) = (tmp_path / "out").rglob("*.json")
     pointers = dict.fromkeys(("x", "weights", "y"), "*bf16") | {
@@ -115,7 +115,7 @@ def test_the_settings_of_experts_compile(gpu: str, tmp_path: Path, monkeypatch: 
 def test_the_answer_names_the_predictor_and_says_what_it_has_not_learned(
         gpu: str, notes: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = write_model(tmp_path, "mixtral")
-    assert main(["export", "--format", "vllm", "--model-config", str(model), "--device", gpu, "--tp", "2",
+    assert main(["serve-files", "vllm", "--model-config", str(model), "--device", gpu, "--tp", "2",
                  "--tokens", "1", "--out", str(tmp_path / "out"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["predictor"], report["note"]) == ("gpu", "; ".join([*notes, CHOICES_OF_KERNELS]))
@@ -125,16 +125,16 @@ def test_the_answer_names_the_predictor_and_says_what_it_has_not_learned(
 def test_files_tell_their_confidence_and_those_below_the_wanted_one_are_left_out(
         project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     model = write_model(tmp_path, "deepseek-v3")
-    assert export(project, model, tmp_path / "none", "--tp", "8", "--checkpoint", "analytic", "--min-confidence",
+    assert serve(project, model, tmp_path / "none", "--tp", "8", "--checkpoint", "analytic", "--min-confidence",
                   "0.5") == 2
     assert "certain enough; E=256" in (said := capsys.readouterr().err)
     assert "the predictor does not estimate its confidence (--min-confidence)" in said
     assert not (tmp_path / "none").exists()
     expect(lambda task: 0.6 if task.problem.type == "fused_moe" else 0.9, monkeypatch)
-    assert export(project, model, tmp_path / "all", "--tp", "8", "--json") == 0
+    assert serve(project, model, tmp_path / "all", "--tp", "8", "--json") == 0
     rows = json.loads(capsys.readouterr().out)["files"]
     assert {row["file"][0]: row["confidence"] for row in rows} == {"E": 0.6, "N": 0.9}
-    assert export(project, model, tmp_path / "some", "--tp", "8", "--min-confidence", "0.8", "--json") == 0
+    assert serve(project, model, tmp_path / "some", "--tp", "8", "--min-confidence", "0.8", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert {row["file"][0] for row in report["files"]} == {path.name[0] for path in (tmp_path / "some").rglob("*.json")}
     assert {row["file"][0] for row in report["files"]} == {"N"}
@@ -145,10 +145,10 @@ def test_files_tell_their_confidence_and_those_below_the_wanted_one_are_left_out
 def test_files_that_sglang_alone_looks_for_are_not_written_for_vllm(
         tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     model, data, out = write_model(tmp_path, "deepseek-v3"), tmp_path / "choices.parquet", tmp_path / "out"
-    assert export("sglang", model, tmp_path / "sglang", "--tp", "8") == 0
+    assert serve("sglang", model, tmp_path / "sglang", "--tp", "8") == 0
     assert main(["import", "sglang", str(tmp_path / "sglang"), "--out", str(data)]) == 0
     capsys.readouterr()
-    report = run("export", "--format", "vllm", "--data", data, "--out", out)
+    report = run("serve-files", "vllm", "--data", data, "--out", out)
     written = sorted(path.name for path in out.rglob("*.json"))
     assert [name.partition(",device")[0] for name in written if name.startswith("E=")] == ["E=256,N=256"]
     assert not [name for name in written if "_down" in name]
@@ -159,7 +159,7 @@ def test_files_that_sglang_alone_looks_for_are_not_written_for_vllm(
 def test_sizes_that_no_kernel_has_name_the_file_and_the_layer(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = write_model(tmp_path, "mixtral", num_local_experts=20_000)
-    assert export("vllm", model, tmp_path / "out") == 2
+    assert serve("vllm", model, tmp_path / "out") == 2
     assert capsys.readouterr().err.startswith(f"seqtune: {model}: experts with tokens=1: experts=20000 is outside")
     assert not (tmp_path / "out").exists()
 
@@ -167,7 +167,7 @@ def test_sizes_that_no_kernel_has_name_the_file_and_the_layer(
 def test_a_kill_between_two_files_leaves_complete_files_alone(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, out, place, moved = write_model(tmp_path, "deepseek-v3"), tmp_path / "out", os.replace, []
-    assert export("vllm", model, tmp_path / "whole", "--tp", "8") == 0
+    assert serve("vllm", model, tmp_path / "whole", "--tp", "8") == 0
 
     def killed(source: Path, target: Path) -> None:
         moved.append(target)
@@ -178,36 +178,36 @@ def test_a_kill_between_two_files_leaves_complete_files_alone(
 
     monkeypatch.setattr("os.replace", killed)
     with suppress(KeyboardInterrupt):
-        export("vllm", model, out, "--tp", "8")
+        serve("vllm", model, out, "--tp", "8")
     monkeypatch.undo()
     files = {path.relative_to(out): path.read_text() for path in out.rglob("*.json")}
     whole = {path.relative_to(tmp_path / "whole"): path.read_text() for path in (tmp_path / "whole").rglob("*.json")}
     assert 0 < len(files) < 9
     assert files.items() <= whole.items()
-    assert export("vllm", model, out, "--tp", "8", "--force") == 0
+    assert serve("vllm", model, out, "--tp", "8", "--force") == 0
     assert {path.relative_to(out): path.read_text() for path in out.rglob("*.json")} == whole
 
 
 def test_vllm_reads_a_version_of_triton_in_files_of_experts_alone(tmp_path: Path) -> None:
     """Its loader of linear layers takes every key for a number of tokens."""
-    assert export("vllm", write_model(tmp_path, "deepseek-v3"), tmp_path / "out", "--triton-version", "3.6.0") == 0
+    assert serve("vllm", write_model(tmp_path, "deepseek-v3"), tmp_path / "out", "--triton-version", "3.6.0") == 0
     for path in (tmp_path / "out").rglob("*.json"):
         assert ("triton_version" in json.loads(path.read_text())) == path.name.startswith("E=")
 
 
 @pytest.mark.parametrize(("arguments", "reason"), [
-    (["--format", "vllm"], "needs --model-config and --device, or --missing-from"),
-    (["--format", "vllm", "--model-config", "none.json", "--device", "h200"], "cannot read none.json"),
-    (["--format", "vllm", "--missing-from", "none.log"], "cannot read none.log"),
-    (["--format", "vllm", "--model-config", "none.json", "--device", "Voodoo 2"], "no facts are known here of the GPU"),
-    (["--format", "sglang", "--journal", "j"], "--journal is not for --format sglang, which takes --device"),
-    (["--format", "vllm", "--data", "d", "--tp", "2"], "leave out the other options"),
-    (["--format", "vllm", "--min-confidence", "2", "--model-config", "none.json", "--device", "h200"],
+    (["vllm"], "need --model-config and --device, or --missing-from"),
+    (["vllm", "--model-config", "none.json", "--device", "h200"], "cannot read none.json"),
+    (["vllm", "--missing-from", "none.log"], "cannot read none.log"),
+    (["vllm", "--model-config", "none.json", "--device", "Voodoo 2"], "no facts are known here of the GPU"),
+    (["sglang", "--journal", "j"], "sglang has no option --journal; its own are --model-config, --device"),
+    (["vllm", "--data", "d", "--tp", "2"], "leave out the other options"),
+    (["vllm", "--min-confidence", "2", "--model-config", "none.json", "--device", "h200"],
      "--min-confidence=2.0 is not a share"),
-    (["--format", "parquet", "--tp", "2"], "--tp is not for --format parquet"),
-    (["--format", "vllm", "--model-config", "none.json", "--tokens", "1;2"], "--tokens")])
+    (["t4"], "t4 is read by no server; there are vllm, sglang"),
+    (["vllm", "--model-config", "none.json", "--tokens", "1;2"], "--tokens")])
 def test_misuse_is_one_line_and_writes_nothing(
         arguments: list[str], reason: str, tmp_path: Path, refused: Refused) -> None:
-    said = refused("export", *arguments, "--out", tmp_path / "out")
+    said = refused("serve-files", *arguments, "--out", tmp_path / "out")
     assert reason in said
     assert not list(tmp_path.iterdir())

@@ -49,13 +49,12 @@ def inductor() -> list[object]:
 
 def serving(project: str) -> list[object]:
     """Names and contents of all files of a model."""
-    from seqtune.api.exchanging import export
-    from seqtune.data.serving.request import ServingRequest
+    from seqtune.api.exchanging import serve_files
     from tests.support.serving.models import write_model
 
     with tempfile.TemporaryDirectory() as folder:
         model, out = write_model(Path(folder), "deepseek-v3"), Path(folder) / "out"
-        export(out, project, device="NVIDIA H200", serving=ServingRequest(model, tp=8, tokens=(1, 64)))
+        serve_files(out, project, device="NVIDIA H200", model_config=model, tp=8, tokens=(1, 64))
         return [[path.relative_to(out).as_posix(), path.read_text()] for path in sorted(out.rglob("*.json"))]
 
 

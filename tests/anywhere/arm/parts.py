@@ -172,8 +172,7 @@ def c_export(part: Part, folder: Path, arguments: Sequence[str]) -> None:
     """The exported C predictor answers there as it does here."""
     source = folder / "predictor.c"
     here = {**os.environ, "PYTHONPATH": str(ROOT)}
-    if part.run([sys.executable, "-m", "seqtune", "export", "--format", "c", "--library", "llvm", "--out", str(source)],
-                here) is None:
+    if part.run([sys.executable, "-m", "seqtune", "export-c", "--library", "llvm", "--out", str(source)], here) is None:
         return
     (folder / "main.c").write_text(Path(__file__).with_name("predict.c").read_text())
     answers: list[str | None] = []

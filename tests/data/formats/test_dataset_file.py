@@ -11,7 +11,6 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import export_journal, read_dataset, read_folder
-from seqtune.data.formats.format import ExportRequest
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import FormatError, MisuseError
@@ -36,7 +35,7 @@ def journal(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def whole(journal: Path, tmp_path: Path) -> Dataset:
-    export_journal(ExportRequest(journal), tmp_path / "whole.parquet")
+    export_journal(tmp_path / "whole.parquet", journal=journal, hold_out=())
     return Dataset.read(tmp_path / "whole.parquet")
 
 
@@ -85,5 +84,5 @@ def test_a_pipe_or_a_device_among_the_files_is_not_waited_for(folder: Path) -> N
 
 def test_a_journal_that_no_reader_holds_in_memory_is_refused(journal: Path, tmp_path: Path) -> None:
     with pytest.raises(MisuseError, match=r"holds 300 records; a data set has at most 299, because all"):
-        export_journal(ExportRequest(journal), tmp_path / "long.parquet", most_rows=299)
+        export_journal(tmp_path / "long.parquet", journal=journal, hold_out=(), most_rows=299)
     assert [path.name for path in tmp_path.iterdir() if "journal" not in path.name] == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seqtune.data.serving.gpu import gpu_of
-from seqtune.data.serving.request import ServingRequest, token_counts, wanted_files
+from seqtune.data.serving.request import ServingRequest, wanted_files
 from seqtune.errors import DeviceError, FormatError, SeqtuneError
 from tests.support.serving.models import write_model
 
@@ -149,7 +149,7 @@ def test_a_log_names_the_missing_files_once(tmp_path: Path) -> None:
     (experts, linear), _ = wanted_files(request, "vllm", None)
     assert experts.problem(8).names()["expert_parallel"] == 4
     assert linear.problem(8).brief() == "scaled_gemm m=8 n=512 k=7168"
-    with pytest.raises(FormatError, match="--format vllm"):
+    with pytest.raises(FormatError, match="serve-files vllm"):
         wanted_files(request, "sglang", None)
     with pytest.raises(SeqtuneError, match="--model-config"):
         wanted_files(ServingRequest(missing_from=log), "vllm", None)
@@ -191,14 +191,6 @@ def test_a_log_without_such_warnings_is_one_line(line: str, tmp_path: Path) -> N
     log.write_text(line)
     with pytest.raises(FormatError):
         wanted_files(ServingRequest(missing_from=log), "vllm", None)
-
-
-def test_numbers_of_tokens_are_a_list() -> None:
-    assert token_counts("16, 1,16") == (1, 16)
-    assert len(token_counts(None)) == 18
-    for text in ("", "1,", "a", "-1", "1.5", "1" * 20_000):
-        with pytest.raises(SeqtuneError, match="--tokens"):
-            token_counts(text)
 
 
 def test_a_gpu_is_found_by_every_spelling_of_its_name() -> None:

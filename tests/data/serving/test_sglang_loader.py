@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.api import export
-from seqtune.data.serving.request import TOKENS, ServingRequest
+from seqtune.api import serve_files
+from seqtune.data.serving.request import TOKENS
 from seqtune.data.serving.table_file import TableFile, read_table
 from tests.support.serving.models import write_model
 from tests.support.serving.sglang import expert_loader, linear_loader
@@ -18,8 +18,8 @@ DEVICE = "NVIDIA H200"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    request = ServingRequest(write_model(tmp_path, "deepseek-v3"), tp=8, triton_version="3.5.1", tokens=(1, 64, 4096))
-    export(tmp_path / "out", "sglang", serving=request, device=DEVICE)
+    serve_files(tmp_path / "out", "sglang", model_config=write_model(tmp_path, "deepseek-v3"), device=DEVICE, tp=8,
+                triton_version="3.5.1", tokens=(1, 64, 4096))
     return tmp_path / "out"
 
 
@@ -50,8 +50,8 @@ def test_sglang_finds_the_files_of_linear_layers(folder: Path, tmp_path: Path) -
 
 
 def test_sglang_names_plain_files_as_we_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = ServingRequest(write_model(tmp_path, "qwen3-moe"), tp=2)
-    export(tmp_path / "out", "sglang", serving=request, device="NVIDIA A100-SXM4-80GB")
+    serve_files(tmp_path / "out", "sglang", model_config=write_model(tmp_path, "qwen3-moe"), tp=2,
+                device="NVIDIA A100-SXM4-80GB")
     loader = expert_loader(monkeypatch, "NVIDIA A100-SXM4-80GB", "3.6.0")
     monkeypatch.setenv("SGLANG_MOE_CONFIG_DIR", str(tmp_path / "out"))
     assert tuple(loader.get_moe_configs(128, 384, None)) == TOKENS

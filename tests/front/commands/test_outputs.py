@@ -29,7 +29,7 @@ def commands(journal: Path, problems: Path) -> dict[str, tuple[list[str], str]]:
     return {
         "parquet": (["export", "--journal", str(journal)], ".parquet"),
         "t4": (["export", "--journal", str(journal), "--format", "t4"], ".json"),
-        "c": (["export", "--format", "c"], ".c"),
+        "c": (["export-c"], ".c"),
         "clblast-cpp": (["export", "--journal", str(journal), "--format", "clblast-cpp"], ".hpp"),
         "clblast": (["export", "--journal", str(journal), "--format", "clblast"], ""),
         "report": (["report", str(journal)], ".html"), "train": (["train", "shipped"], ""),

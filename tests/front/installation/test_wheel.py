@@ -37,7 +37,7 @@ COMMANDS = (
     ("tune", *PROBLEM, "--device", "llvm:0", "--trials", "3"),
     ("calibrate", *PROBLEM, "--device", "llvm:0", "--seconds", "5"),
     ("collect", *PROBLEM, "--device", "llvm:0", "--trials", "3"),
-    ("export", "--format", "c", "--out", "predictor.c"),
+    ("export-c", "--out", "predictor.c"),
     ("export", "--out", "records.parquet"),
     ("devices",),
 )

@@ -37,20 +37,20 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_checkpoint_becomes_a_c_file_with_its_header(folder: Path, data: Path, tmp_path: Path) -> None:
-    written = seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, libraries=["llvm"], data=data)
+    written = seqtune.export_c(tmp_path / "predictor.c", checkpoint=folder, libraries=["llvm"], data=data)
     assert written.report["kernels"] == len(LIBRARY.table)
     header = (tmp_path / "predictor.h").read_text()
     assert header.strip() in (tmp_path / "predictor.c").read_text()
     assert "seqtune_predict(" in header
     with pytest.raises(MisuseError, match="exists"):
-        seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, data=data)
-    seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, data=data, prefix="mine", force=True)
+        seqtune.export_c(tmp_path / "predictor.c", checkpoint=folder, data=data)
+    seqtune.export_c(tmp_path / "predictor.c", checkpoint=folder, data=data, prefix="mine", force=True)
     assert "mine_predict(" in (tmp_path / "predictor.h").read_text()
 
 
 def test_an_export_says_how_much_it_differs_from_python_on_held_out_problems(folder: Path, data: Path,
                                                                             tmp_path: Path) -> None:
-    written = seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, libraries=["llvm"], data=data)
+    written = seqtune.export_c(tmp_path / "predictor.c", checkpoint=folder, libraries=["llvm"], data=data)
     said = str(written.report["difference"])
     assert "measured held-out problems its first proposals reach 0." in said
     assert "those in Python for 100 %" in said  # without trees, C leaves out nothing
@@ -74,11 +74,9 @@ def test_without_held_out_problems_random_ones_are_compared(data: Path, monkeypa
 
 def test_wrong_requests_write_nothing(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(MisuseError, match="ends with"):
-        seqtune.export(tmp_path / "predictor.txt", "c", checkpoint=folder)
+        seqtune.export_c(tmp_path / "predictor.txt", checkpoint=folder)
     with pytest.raises(MisuseError, match="knows no kernel of opencl"):
-        seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, libraries=["opencl"])
-    with pytest.raises(MisuseError, match="--hold-out is not for --format c"):
-        seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, hold_out="networks")
+        seqtune.export_c(tmp_path / "predictor.c", checkpoint=folder, libraries=["opencl"])
     assert not list(tmp_path.iterdir())
 
 
@@ -90,7 +88,7 @@ def test_a_full_disk_leaves_neither_source_nor_header(folder: Path, data: Path, 
 
     monkeypatch.setattr(os, "fsync", flush)
     with pytest.raises(SeqtuneError, match=r"cannot write .*predictor\.c: No space left") as refusal:
-        seqtune.export(tmp_path / "predictor.c", "c", checkpoint=folder, libraries=["llvm"], data=data)
+        seqtune.export_c(tmp_path / "predictor.c", checkpoint=folder, libraries=["llvm"], data=data)
     assert refusal.value.exit_code == 1
     assert not list(tmp_path.iterdir())
 

@@ -105,7 +105,5 @@ def test_the_prefix_of_the_files_own_names_is_refused(prefix: str) -> None:
 def test_an_export_with_a_wrong_prefix_writes_nothing(tmp_path: Path) -> None:
     checkpoint = small_checkpoint(CPU).save(tmp_path / "small")
     with pytest.raises(MisuseError, match="prefix='my-library' cannot begin names of C"):
-        seqtune.export(tmp_path / "predictor.c", "c", checkpoint=checkpoint, prefix="my-library")
-    with pytest.raises(MisuseError, match="--prefix is for the names of C code, not for --format parquet"):
-        seqtune.export(tmp_path / "records.parquet", "parquet", prefix="mine")
+        seqtune.export_c(tmp_path / "predictor.c", checkpoint=checkpoint, prefix="my-library")
     assert [path.name for path in tmp_path.iterdir()] == ["small"]
