@@ -13,7 +13,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -55,6 +55,43 @@ MEASURED = 0.65  # least share of measured problems in an epoch, if there are so
 COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of two epochs are compared
 
 
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training learns from: all of its tasks, in the end, and before that all but those for validation."""
+
+    tasks: Sequence[KnownTask]
+    fitting: Sequence[KnownTask]
+    validation: Sequence[KnownTask]
+    held_out: Sequence[Problem]  # no sampled problem is near one of these
+    vocabulary: Vocabulary
+    options: TrainingOptions
+    progress: Progress
+    began: float  # `time.monotonic`
+
+    @classmethod
+    def of(cls, tasks: Sequence[KnownTask], held_out: Sequence[Problem], options: TrainingOptions,
+           progress: Progress) -> TrainingPlan:
+        """Plan the training from now on. Raises MisuseError without a task."""
+        if not tasks:
+            raise MisuseError(NO_PROBLEM)
+        fitting, validation = split(tasks, _validation_share(tasks, options), options.seed)
+        return cls(tasks, fitting, validation, held_out, vocabulary_of(tasks), options, progress, time.monotonic())
+
+    def teacher(self, tasks: Sequence[KnownTask]) -> Trees | None:
+        """The trees that are fitted to these tasks; None if the options have no teacher."""
+        return make_teacher(tasks, self.options, self.progress)
+
+    def examples(self, tasks: Sequence[KnownTask], teacher: Trees | None) -> Examples:
+        """The examples of these tasks and of those that the teacher labels."""
+        return make_examples(tasks, teacher, self.vocabulary, self.options, self.held_out)
+
+    def fit(self, examples: Examples, validation: Sequence[KnownTask] = (),
+            until: int | None = None) -> TrainingState[Translator]:
+        """Train a new translator on examples."""
+        return fit(untrained(self.vocabulary, self.options), self.vocabulary, examples, validation, self.options,
+                   self.progress, began=self.began, until=until)
+
+
 def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
                 options: TrainingOptions | None = None,
                 progress: Progress = silent) -> tuple[Checkpoint, dict[str, Any]]:
@@ -66,59 +103,82 @@ def train_model(training: Sequence[KnownTask], held_out: Sequence[Problem],
     the training and keeps the best weights so far; after the last epoch it leaves out the steps that follow, which are
     the refitting, the confidence model and the final trees. Raises MisuseError without a training task.
     """
-    options = options or TrainingOptions()
-    if not training:
-        raise MisuseError(NO_PROBLEM)
-    vocabulary = vocabulary_of(training)
-    fitting, validation = split(training, _validation_share(training, options), options.seed)
-    model = untrained(vocabulary, options)
-    began = time.monotonic()
-    teacher = make_teacher(fitting, options, progress)
-    progress(f"making the examples of {len(fitting):,} problems, each on a device")
-    examples = make_examples(fitting, teacher, vocabulary, options, held_out)
-    progress(f"training: {options.epochs} epochs of up to {options.examples:,} examples")
-    state = fit(model, vocabulary, examples, validation, options, progress, began=began)
-    if state.interrupted and options.state is not None:
+    plan = TrainingPlan.of(training, held_out, options or TrainingOptions(), progress)
+    teacher = plan.teacher(plan.fitting)
+    progress(f"making the examples of {len(plan.fitting):,} problems, each on a device")
+    examples = plan.examples(plan.fitting, teacher)
+    progress(f"training: {plan.options.epochs} epochs of up to {plan.options.examples:,} examples")
+    state = plan.fit(examples, plan.validation)
+    if state.interrupted and plan.options.state is not None:
         raise KeyboardInterrupt
-    about = describe_tasks(training)
-    report: dict[str, Any] = {
-        "problems": about["problems"], "devices": about["devices"],
-        "cases": len(fitting), "validation_cases": len(validation), "examples": len(examples),
-        "measurements": about["measurements"],
-        "parameters": sum(tensor.numel() for tensor in model.parameters()),
-        "epochs": state.epoch, "best_epoch": state.best_epoch, "kept_epoch": state.best_epoch or state.epoch,
-        "interrupted": state.interrupted or options.end_now,
-        "validation_share": state.history[state.best_epoch - 1]["share"] if validation else None,
-        "teacher_share": _teacher_share(teacher, validation), "history": state.history,
-    }
-    provenance = {"trained_on": about, "options": describe(options)}
-    checkpoint = Checkpoint.of_translator(state.kept.eval(), vocabulary, provenance, {}, options.seed, _ranker(teacher))
-    checkpoint = replace(checkpoint, largest=Largest.of(training), processes=Processes.of(fitting))
-    if validation and teacher is not None:
-        checkpoint = _chosen(checkpoint, state, [measured.measured_only() for measured in validation], report)
-    unseen: Sequence[KnownTask] = validation
+    report = _report(plan, teacher, examples, state)
+    checkpoint = _trained(plan, teacher, state, report)
     try:
-        if not state.interrupted and not options.end_now:
-            checkpoint = _with_new_judge(checkpoint, examples, options, progress, began)
-        if options.refit and validation and not state.interrupted and not options.end_now:
-            teacher = make_teacher(training, options, progress)
-            examples = make_examples(training, teacher, vocabulary, options, held_out)
-            again = fit(untrained(vocabulary, options), vocabulary, examples, [], options, progress, began=began,
-                        until=report["kept_epoch"])
-            if again.interrupted:
-                raise KeyboardInterrupt
-            checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher),
-                                 processes=Processes.of(training))
-            checkpoint = _with_new_judge(checkpoint, examples, replace(options, state=None), progress, began)
-            unseen = []
-        if teacher is not None and not state.interrupted:
-            checkpoint = _completed(checkpoint, training, unseen, options, progress)
+        for improved in _improved(plan, checkpoint, teacher, examples, state, report["kept_epoch"]):
+            checkpoint = improved
     except KeyboardInterrupt:
-        if options.state is not None:
+        if plan.options.state is not None:
             raise
         report["interrupted"] = True
-    report["seconds"] = time.monotonic() - began
+    report["seconds"] = time.monotonic() - plan.began
     return replace(checkpoint, metrics={name: value for name, value in report.items() if name != "history"}), report
+
+
+def _report(plan: TrainingPlan, teacher: Trees | None, examples: Examples,
+            state: TrainingState[Translator]) -> dict[str, Any]:
+    """The report of the epochs."""
+    about = describe_tasks(plan.tasks)
+    return {
+        "problems": about["problems"], "devices": about["devices"],
+        "cases": len(plan.fitting), "validation_cases": len(plan.validation), "examples": len(examples),
+        "measurements": about["measurements"],
+        "parameters": sum(tensor.numel() for tensor in state.model.parameters()),
+        "epochs": state.epoch, "best_epoch": state.best_epoch, "kept_epoch": state.best_epoch or state.epoch,
+        "interrupted": state.interrupted or plan.options.end_now,
+        "validation_share": state.history[state.best_epoch - 1]["share"] if plan.validation else None,
+        "teacher_share": _teacher_share(teacher, plan.validation), "history": state.history,
+    }
+
+
+def _trained(plan: TrainingPlan, teacher: Trees | None, state: TrainingState[Translator],
+             report: dict[str, Any]) -> Checkpoint:
+    """The checkpoint of the epochs. With validation problems and a teacher, the report gets the chosen epoch."""
+    provenance = {"trained_on": describe_tasks(plan.tasks), "options": describe(plan.options)}
+    checkpoint = Checkpoint.of_translator(state.kept.eval(), plan.vocabulary, provenance, {}, plan.options.seed,
+                                          _ranker(teacher))
+    checkpoint = replace(checkpoint, largest=Largest.of(plan.tasks), processes=Processes.of(plan.fitting))
+    if not plan.validation or teacher is None:
+        return checkpoint
+    return _chosen(checkpoint, state, [measured.measured_only() for measured in plan.validation], report)
+
+
+def _improved(plan: TrainingPlan, checkpoint: Checkpoint, teacher: Trees | None, examples: Examples,
+              state: TrainingState[Translator], epochs: int) -> Iterator[Checkpoint]:
+    """The checkpoint after each step that follows the epochs; there are fewer where these were ended.
+
+    A judge learns anew; if the options want it, all is fitted again to the validation problems, too, for as many
+    `epochs` as were kept; the confidence model and the final trees are fitted. Raises KeyboardInterrupt.
+    """
+    if state.interrupted:
+        return
+    options, unseen = plan.options, plan.validation
+    if not options.end_now:
+        checkpoint = _with_new_judge(checkpoint, examples, options, plan.progress, plan.began)
+        yield checkpoint
+    if options.refit and plan.validation and not options.end_now:
+        teacher = plan.teacher(plan.tasks)
+        examples = plan.examples(plan.tasks, teacher)
+        again = plan.fit(examples, until=epochs)
+        if again.interrupted:
+            raise KeyboardInterrupt
+        checkpoint = replace(checkpoint, state=again.kept.arrays(), ranker=_ranker(teacher),
+                             processes=Processes.of(plan.tasks))
+        yield checkpoint
+        checkpoint = _with_new_judge(checkpoint, examples, replace(options, state=None), plan.progress, plan.began)
+        yield checkpoint
+        unseen = []
+    if teacher is not None:
+        yield _completed(checkpoint, plan.tasks, unseen, options, plan.progress)
 
 
 def _validation_share(training: Sequence[KnownTask], options: TrainingOptions) -> float:

@@ -24,15 +24,11 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.learning.tasks.adaptation import retraining
+from seqtune.predictor.learning.tasks.adaptation.clock import Clock
+from seqtune.predictor.learning.tasks.adaptation.plan import Selection
 from seqtune.predictor.learning.tasks.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.learning.tasks.adaptation.report import NEW, OLD
-from seqtune.predictor.learning.tasks.adaptation.retraining import (
-    RETRAINING,
-    Selection,
-    retrain,
-    retraining_examples,
-)
+from seqtune.predictor.learning.tasks.adaptation.retraining import RETRAINING, retrain, retraining_examples
 from seqtune.predictor.learning.tasks.evaluation import evaluate_tasks
 from seqtune.predictor.learning.tasks.examples import problems_of, words_of
 from seqtune.predictor.sequence.vocabulary import Vocabulary
@@ -251,7 +247,7 @@ def test_new_examples_that_no_epoch_would_read_are_not_made() -> None:
 
 
 def test_each_part_of_a_retraining_ends_with_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retraining, "_check_time", lambda *given: None)  # which reads the clock once a task
+    monkeypatch.setattr(Clock, "check", lambda *given: None)  # which reads the deadline once a task
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     clock = itertools.count(0.0, 1.0)
