@@ -203,14 +203,14 @@ class Dataset:
             rows = rows[~again].reset_index(drop=True)
         return replace(merged, rows=rows)
 
-    def holding_out(self, names: Sequence[str], warn: Say) -> Dataset:
+    def holding_out(self, names: Sequence[str], note: Say) -> Dataset:
         """The same data set, in which no model may learn from the problems of these names, either.
 
-        `held_out_keys` says what a name may be, and which errors are raised. `warn` receives a line for each name that
+        `held_out_keys` says what a name may be, and which errors are raised. `note` receives a line for each name that
         none of the data set's problems has.
         """
         named = held_out_keys(self.known_problems.values(), names)
-        note_empty(named, self.known_problems, warn)
+        note_empty(named, self.known_problems, note)
         return replace(self, held_out=self.held_out.union(*named.values()))
 
     def on(self, device: str) -> Dataset:

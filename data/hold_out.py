@@ -35,12 +35,12 @@ def held_out_keys(problems: Iterable[Problem], names: Sequence[str]) -> Mapping[
             for name in names}
 
 
-def note_empty(held_out: Mapping[str, frozenset[str]], present: Iterable[str], warn: Say) -> None:
-    """Warn of each name that holds out none of the problems whose keys are present."""
+def note_empty(held_out: Mapping[str, frozenset[str]], present: Iterable[str], note: Say) -> None:
+    """Note each name that holds out none of the problems whose keys are present."""
     keys = frozenset(present)
     for name, own in held_out.items():
         if own.isdisjoint(keys):
-            warn(f"no record of {name}: it holds out nothing")
+            note(f"no record of {name}: it holds out nothing")
 
 
 def _named(problems: Sequence[Problem], name: str) -> Sequence[Problem]:

@@ -1,6 +1,8 @@
 """Say: a callback that receives lines for the user.
 
-A parameter `progress` receives a line for each step of long work, and `note` one for what the user should notice.
+Two parameters are called by what a line is for. `progress` receives a line for each step of long work; `note` receives
+what the user should notice. Some `progress` also receives objects with figures, such as an Epoch or a TuningProgress:
+its own type says so, and a bar shows them.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def search_as_ours(task: Task, strategy: str, trials: int, seed: int, measurer: 
     def progress(step: TuningProgress) -> None:
         note(task.number(step.configuration), step.measurement)
 
-    options = TuningOptions(strategy, seed=seed, on_progress=progress,
+    options = TuningOptions(strategy, seed=seed, progress=progress,
                             seeds=partial(seeds_for, required=strategy_entry(strategy).seeds == "required"),
                             slowness=slowness_for)
     with tempfile.TemporaryDirectory(prefix="seqtune-") as folder, Journal(Path(folder) / "trials.sqlite") as journal:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from seqtune.kernels.say import silent
-
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
@@ -33,14 +31,3 @@ class Epoch:
 
 
 Progress = Callable[[str | Epoch], None]
-
-
-def parted(epochs: Callable[[Epoch], object], lines: Callable[[str], object] = silent) -> Progress:
-    """A `Progress` that hands every epoch on to one function, and every line to another."""
-    def receive(step: str | Epoch) -> None:
-        if isinstance(step, str):
-            lines(step)
-        else:
-            epochs(step)
-
-    return receive

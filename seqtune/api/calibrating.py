@@ -21,6 +21,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.probes import probes as default_probes
 from seqtune.kernels.registry import can_run
+from seqtune.kernels.say import silent
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.correction.correction import Correction, CorrectionFit
 from seqtune.predictor.correction.observations import Expected
@@ -57,7 +58,7 @@ class CalibrationProgress:
                 f"{self.problem.brief()}")
 
 
-OnTurn = Callable[[CalibrationProgress], None]
+Progress = Callable[[CalibrationProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +105,14 @@ class Calibrated:
 
 def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, problems: object = None,
               checkpoint: str | Path | None = None, journal: str | Path | None = None, seed: int = 0,
-              progress: OnTurn | None = None) -> Calibrated:
+              progress: Progress = silent) -> Calibrated:
     """Measure probes on a device, chosen where the model is unsure; later predictions are corrected by them at once.
 
     `seconds` limits the whole call. `problems` are several problems or the name of a set (None: some of every kind).
     `checkpoint` is the model whose uncertainty chooses the probes (None: the shipped one for the device). Every probe
-    is in the journal as soon as it is measured; the same call again continues. Raises MisuseError for wrong arguments,
-    InterruptedTuning on Ctrl-C, SeqtuneError if the time ends before a probe is measured.
+    is in the journal as soon as it is measured; the same call again continues. `progress` receives a
+    CalibrationProgress after the probes of a problem. Raises MisuseError for wrong arguments, InterruptedTuning on
+    Ctrl-C, SeqtuneError if the time ends before a probe is measured.
     """
     check_positive("seconds", seconds)
     deadline = Deadline(seconds)
@@ -132,13 +134,13 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     with Journal(journal) as records, Runner(target) as runner:
         runner.start()
         count, fit = measure_probes(wanted, target, predictor.ranker, records, runner, deadline, seed,
-                                    progress or (lambda turn: None), predictor.expected)
+                                    progress, predictor.expected)
         return Calibrated(target, records.path, count, fit.measurements, fit.problems,
                           fit.error_before, fit.error_after)
 
 
 def measure_probes(problems: Sequence[Problem], device: Device, ranker: Ranker, journal: Journal, measurer: Measurer,
-                   deadline: Deadline, seed: int, on_turn: OnTurn, expected: Expected | None = None
+                   deadline: Deadline, seed: int, progress: Progress, expected: Expected | None = None
                    ) -> tuple[int, CorrectionFit]:
     """Measure probes until the deadline; return their number and the fit to all measurements of these problems.
 
@@ -164,7 +166,7 @@ def measure_probes(problems: Sequence[Problem], device: Device, ranker: Ranker, 
                         probes += 1
                         if deadline.left <= FITS * fitting:
                             break
-                on_turn(CalibrationProgress(tasks[index].problem, probes, deadline.elapsed, deadline.seconds))
+                progress(CalibrationProgress(tasks[index].problem, probes, deadline.elapsed, deadline.seconds))
                 if deadline.left <= FITS * fitting:
                     break
     except KeyboardInterrupt:

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str | None = None,
              checkpoint: str | Path | None = None, methods: str | Sequence[str] | None = None, live: bool = False,
              problems: object = None, device: Device | str | None = None, progress: Say = silent,
-             warn: Say = warned) -> Evaluation:
+             note: Say = warned) -> Evaluation:
     """Compare a checkpoint with other methods on problems that it did not learn from.
 
     `data` is a data set (None: the shipped ones) or, with `form` (a name in the table of formats), files of that
     format. Only `device` is evaluated (None: all); with `form` it adds facts that the files lack. `checkpoint` is a
     folder or a name (None: the shipped one for such data). With `live`, the proposals for `problems` (a named set, a
-    file, or several problems) are measured now on `device`. `methods` is an option of `EvaluationRequest`. `warn`
-    receives notes that the user should see. Raises MisuseError, DeviceError.
+    file, or several problems) are measured now on `device`. `methods` is an option of `EvaluationRequest`. `note`
+    receives what the user should notice. Raises MisuseError, DeviceError.
     """
     from seqtune.data.formats.dataset_file import is_shipped
 
@@ -44,18 +44,18 @@ def evaluate(data: str | Path | Sequence[str | Path] | None = None, *, form: str
     if isinstance(checkpoint, str) and checkpoint in UNTRAINED:
         raise MisuseError(f"{checkpoint} is no trained checkpoint; an evaluation compares one with the methods "
                           "`default` and, on GPUs, `analytic` (--methods)")
-    dataset = _evaluated_data(data, form, None if live else device, warn)
+    dataset = _evaluated_data(data, form, None if live else device, note)
     model = cached_checkpoint(shipped_learner(dataset) if checkpoint is None else checkpoint)
     check_learns(model, dataset, checkpoint, data)
     request = EvaluationRequest(
         methods=(methods,) if isinstance(methods, str) else None if methods is None else tuple(methods),
         queries=_queries(problems, device) if live and device is not None else None,
         protect_held_out=form is None and is_shipped(data))
-    return Evaluation(tuple(learning_of(model).evaluate(model, dataset, request, progress, warn)))
+    return Evaluation(tuple(learning_of(model).evaluate(model, dataset, request, progress, note)))
 
 
 def _evaluated_data(data: str | Path | Sequence[str | Path] | None, form: str | None, device: Device | str | None,
-                    warn: Say) -> Dataset:
+                    note: Say) -> Dataset:
     """The data set of an evaluation, with the held-out problems of one device only (None: of all)."""
     from seqtune.data.formats.dataset_file import read_dataset
     from seqtune.data.formats.table import find_files, format_of
@@ -65,8 +65,8 @@ def _evaluated_data(data: str | Path | Sequence[str | Path] | None, form: str | 
         chosen = format_of(form, "read")
         assert chosen.read is not None
         content = chosen.read(find_files(form, paths), [] if device is None else [device])
-        for note in content.notes:
-            warn(note)
+        for line in content.notes:
+            note(line)
         return content.data
     if data is not None and not isinstance(data, str | Path):
         raise MisuseError("one data set is evaluated at a time")

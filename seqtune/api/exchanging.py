@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, devices: Sequence[str | Device] = (),
                 keys: Sequence[str] = (), hold_out: str | Sequence[str] = (), force: bool = False,
-                warn: Say = warned) -> Written:
+                note: Say = warned) -> Written:
     """Read files of the format `source` (files, or folders of them) into one data set.
 
     `devices` gives what the files lack: one device for all of them, or MIOpen GPUs with their facts
     (`gfx1201_32 compute_units=64`). `keys` names the arguments whose values are the key of a file of triton, or the
     features of problems in Kernel Tuner's caches. `hold_out` names problems that no model may learn from: a set or a
-    file, a condition such as `experts=64`, or a share such as `20%`. Raises MisuseError, FormatError.
+    file, a condition such as `experts=64`, or a share such as `20%`. `note` receives what the user
+    should notice. Raises MisuseError, FormatError.
     """
     form = format_of(source, "read")
     assert form.read is not None
@@ -45,11 +46,11 @@ def import_data(source: str, paths: Sequence[str | Path], out: str | Path, *, de
         raise MisuseError(f"files of {source} name what they hold; leave out --keys")
     read = form.named(keys) if keys and form.named is not None else form.read
     content = read(find_files(source, paths), devices)
-    for note in content.notes:
-        warn(note)
+    for line in content.notes:
+        note(line)
     if not len(content.data):
         raise MisuseError(f"no usable time was found in {', '.join(map(str, paths))[:200]}{_left_out(content.reports)}")
-    data = content.data.holding_out(_names(hold_out), warn)
+    data = content.data.holding_out(_names(hold_out), note)
     data.write(out)
     return Written(Path(out), {"records": len(data), "problems": len(data.known_problems),
                                "held_out": len(data.held_out.intersection(data.known_problems)),

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
@@ -112,10 +112,10 @@ def with_options(ability: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 def _parameter(option: FormatOption) -> inspect.Parameter:
     """The option as a parameter of a command."""
-    annotation = Annotated[_TYPES[option.kind], typer.Option(
-        option.flag, metavar=option.metavar, help=option.help, show_default=option.default is not None)]
+    default = typer.Option(option.default, option.flag, metavar=option.metavar, help=option.help,
+                           show_default=option.default is not None)
     return inspect.Parameter(
-        option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_TYPES[option.kind])
 
 
 def _read(option: FormatOption, value: Any) -> Any:

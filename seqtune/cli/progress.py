@@ -31,21 +31,21 @@ def spinner() -> Iterator[Say]:
     if not errors.is_terminal:
         printed = time.monotonic()
 
-        def say(step: str) -> None:
+        def progress(step: str) -> None:
             nonlocal printed
             if time.monotonic() - printed > QUIET_SECONDS:
                 printed = time.monotonic()
                 errors.print(step, markup=False, soft_wrap=True)
 
-        yield say
+        yield progress
         return
     with errors.status("working") as status:
         yield lambda step: status.update(step)
 
 
-def line(step: str) -> None:
+def line(step: str | Epoch) -> None:
     """Print a step as a line of its own."""
-    print(step, file=sys.stderr, flush=True)
+    print(step if isinstance(step, str) else step.text, file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
@@ -105,8 +105,3 @@ class TuningProgressBar:
         if self.last:
             self.console.print(self.last, markup=False, soft_wrap=True)
             self.last = ""
-
-
-def epoch(step: Epoch) -> None:
-    """Print a line for an epoch."""
-    line(step.text)

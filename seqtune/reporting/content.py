@@ -34,28 +34,28 @@ class PageLimits:
 
 
 def content(measurements: Measurements, checkpoint: str | Path | None, seed: int, limits: PageLimits,
-            say: Say = silent) -> tuple[str, dict[str, Any]]:
+            progress: Say = silent) -> tuple[str, dict[str, Any]]:
     """The payload of a page, within `limits` if possible, and a summary. Raises CheckpointError, FormatError.
 
     If it would be larger, the records of the problems with the fewest records are left out.
     """
-    say("sorting the records")
+    progress("sorting the records")
     cases = cases_of(measurements)
     listed = cases.largest(limits.cases)
     unlisted, cases = len(cases) - len(listed), listed
-    say("finding the safe defaults")
+    progress("finding the safe defaults")
     defaults = case_defaults(cases)
     predicted = None
     if checkpoint is not None:
-        say("predicting")
+        progress("predicting")
         predicted = forecasts(cases, checkpoint, seed)
-    say("counting")
+    progress("counting")
     facts: dict[str, Any] = {
         "records": len(measurements.rows), "problem_count": int(measurements.rows["problem"].nunique()),
         "unlisted": unlisted, "former": cases.former, "ordered": measurements.ordered,
         "notes": list(measurements.notes), "overview": overview(cases, defaults), "importance": importance(cases),
         "failures": failures(measurements), "forecasts": predicted, "pruning": pruning(cases, seed)}
-    say("packing")
+    progress("packing")
     text, left_out = _fitted(cases, defaults, facts, limits.bytes)
     summary = {"records": len(measurements.rows), "problems": facts["problem_count"],
                "machines": [machine["label"] for machine in facts["overview"]],

@@ -27,14 +27,13 @@ PROGRAM = ("decode", "elements", "axes", "overview", "choice", "convergence", "c
 
 
 def report(data: str | Path, out: str | Path, *, device: str | None = None, checkpoint: str | Path | None = None,
-           seed: int = 0, force: bool = False, progress: Say = silent,
-           warn: Say = warned) -> Written:
+           seed: int = 0, force: bool = False, progress: Say = silent, note: Say = warned) -> Written:
     """Write a report on a journal or a data set (`shipped`: the shipped ones) as one HTML file that needs no network.
 
     Only the records of `device` (a name, key or alias) are shown. With `checkpoint`, a folder or a name, its
     expectations are compared with the measurements for problems that are drawn by `seed`. `force` overwrites a file.
     The file has at most 4.8 MB: if need be, the records of the problems with the fewest are left out, and the page says
-    so. `warn` receives notes that the user should see. Raises MisuseError for wrong arguments, FormatError,
+    so. `note` receives what the user should notice. Raises MisuseError for wrong arguments, FormatError,
     CheckpointError, and SeqtuneError if `out` cannot be written.
     """
     path = Path(out)
@@ -50,8 +49,8 @@ def report(data: str | Path, out: str | Path, *, device: str | None = None, chec
     measurements = read(data)
     if device is not None:
         measurements = measurements.on(device)
-    for note in measurements.notes:
-        warn(note)
+    for line in measurements.notes:
+        note(line)
     name = (Path(data).name or str(data)).encode(errors="replace").decode()  # it may be no text
     return write_report(measurements, name, path, PageLimits(), checkpoint, seed, progress)
 

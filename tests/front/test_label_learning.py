@@ -19,9 +19,9 @@ from seqtune.predictor.labels.learned import FILE as PACKED
 from seqtune.predictor.learning.kinds import TrainingRequest, learner
 from seqtune.predictor.learning.labels.learning import LabelLearning
 from seqtune.predictor.predictors import cached_checkpoint
-from seqtune.predictor.training.progress import parted
 from tests.support.command_line import Refused, Run
 from tests.support.label_toys import QUICK, WINOGRAD
+from tests.support.learning.progress import parted
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_a_prediction_names_the_solver_and_its_parameters(label_checkpoint: Path
 
 def test_an_evaluation_scores_what_was_not_learned(label_checkpoint: Path, label_files: list[Path]) -> None:
     notes: list[str] = []
-    rows = evaluate(label_files, form="miopen", checkpoint=label_checkpoint, warn=notes.append).to_json()["rows"]
+    rows = evaluate(label_files, form="miopen", checkpoint=label_checkpoint, note=notes.append).to_json()["rows"]
     assert len(notes) == 1
     assert [(row["device"], row.get("solver")) for row in rows] == [
         ("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", "ConvBinWinogradRxSf2x3"),
@@ -91,7 +91,7 @@ def test_devices_told_by_the_user_are_evaluated_too(label_checkpoint: Path, labe
     path = tmp_path / "mine.udb.txt"
     path.write_bytes(label_files[0].read_bytes())
     rows = evaluate([path], form="miopen", checkpoint=label_checkpoint, device="gfx906_48 compute_units=48",
-                    warn=lambda note: None).to_json()["rows"]
+                    note=silent).to_json()["rows"]
     assert {row["device"] for row in rows} == {"miopen:gfx906_48"}
     assert device("gfx906_48").compute_units == 48
 

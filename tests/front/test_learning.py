@@ -109,9 +109,9 @@ def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_o
     assert (shipped.left_out, shipped.near_training) == (1, ())
     skip_without(*TRAINING)
     few = written(tmp_path / "few.parquet", [*LAYERS[4:6], TWIN], held_out=[TWIN])
-    told: list[str] = []
+    told: list[object] = []
     with pytest.raises(MisuseError, match="2 problems to learn from"):
-        learn.train(few, tmp_path / "own", say=told.append)
+        learn.train(few, tmp_path / "own", progress=told.append)
     leaked = f"1 problem ({TWIN.brief()}) is not used for evaluation: it is, or nearly is, a training problem"
     assert told == [f"note: {leaked}"]
 
@@ -129,7 +129,7 @@ def test_more_records_than_a_training_holds_in_memory_are_refused_in_one_line(
 def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evaluated_on(tmp_path: Path) -> None:
     data = written(tmp_path / "data.parquet", [*LAYERS, TWIN], held_out=[LAYERS[0], TWIN])
     told: list[str] = []
-    rows = learn.evaluate(data, methods=["default"], warn=told.append).to_json()["rows"]
+    rows = learn.evaluate(data, methods=["default"], note=told.append).to_json()["rows"]
     assert {row["problems"] for row in rows} == {1}
     assert told == [
         f"1 problem ({TWIN.brief()}) is not used for evaluation: it is, or nearly is, a training problem of the data "

@@ -29,6 +29,7 @@ from tests.support.devices import described_gpu
 from tests.support.doors import DOORS
 from tests.support.installation.optional import TRAINING, skip_without
 from tests.support.learning.chosen import OPTIONS, chosen_dataset
+from tests.support.learning.progress import parted
 from tests.support.learning.shipped_gpu import NAME, ship, ship_random
 
 HALF = Problem.make("gemm", m=512, n=1024, k=256, dtype="fp16")
@@ -152,7 +153,6 @@ def test_a_training_on_times_and_choices_together_says_what_it_does_and_answers(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skip_without(*TRAINING)
     from seqtune.predictor.learning.tasks.training import train_model
-    from seqtune.predictor.training.progress import parted
 
     data = Dataset.read(GPUS / "nvidia_h100.parquet")
     times = replace(data, rows=data.rows[data.rows["kernel"] == "triton.gemm"])

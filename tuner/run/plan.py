@@ -10,6 +10,7 @@ from seqtune.errors import KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import silent
 from seqtune.kernels.task import Task
 
 from ..measuring.timing import DEFAULTS, Options
@@ -64,10 +65,6 @@ def count_every_failure(problem: Problem, configuration: Configuration) -> bool:
     return True
 
 
-def ignore_progress(progress: TuningProgress) -> None:
-    """Do not report a trial."""
-
-
 @dataclass(frozen=True, slots=True)
 class TuningOptions:
     """The options of searching, measuring and reporting."""
@@ -81,7 +78,7 @@ class TuningOptions:
     slowness: Callable[[Task], Sequence[float]] = unknown_slowness  # log(time / best time) to expect, by number
     defaults: Callable[[Task], Iterable[Configuration]] = default_and_stand_ins  # the first that runs is compared with
     counts_as_failure: Callable[[Problem, Configuration], bool] = count_every_failure  # of trials that are not correct
-    on_progress: Callable[[TuningProgress], None] = ignore_progress
+    progress: Callable[[TuningProgress], None] = silent
 
 
 DEFAULT_OPTIONS, UNLIMITED = TuningOptions(), Budget()

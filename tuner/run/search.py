@@ -89,7 +89,7 @@ class Search:
 
     def report(self, configuration: Configuration, measurement: Measurement) -> None:
         """Report the progress after a trial."""
-        self.options.on_progress(TuningProgress(
+        self.options.progress(TuningProgress(
             self.task.problem, self.done, self.resumed, self.limit, configuration, measurement, self.best))
 
     def record_of(self, configuration: Configuration, measurement: Measurement, run: str, when: float | None = None,

@@ -32,11 +32,7 @@ class CollectionProgress:
                 f"{self.problems} problems complete{left})")
 
 
-OnProgress = Callable[[CollectionProgress], None]
-
-
-def ignore_progress(progress: CollectionProgress) -> None:
-    """Do not report the state."""
+Progress = Callable[[str | CollectionProgress], None]  # receives a line for a step, or a state
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from ...errors import InterruptedTuning, MisuseError, shown, warned
 from ..checking import check_allowed
 from ..inputs import as_device, as_problems, check_folder, check_positive, several
 from . import TRIALS
-from .results import Collected, CollectedDevice, OnProgress, ignore_progress
+from .results import Collected, CollectedDevice, Progress
 
 if TYPE_CHECKING:
     from seqtune.data.journal.journal import Journal
@@ -37,7 +37,7 @@ FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint, and of its trees alo
 def collect(out: str | Path = "collected", problems: object = None, devices: object = (), *,
             minutes: float | None = None, trials: int = TRIALS, held_out: bool = False,
             checkpoint: str | Path | None = None, seed: int = 0, status: bool = False,
-            progress: OnProgress = ignore_progress, say: Say = silent, warn: Say = warned) -> Collected:
+            progress: Progress = silent, note: Say = warned) -> Collected:
     """Measure training data on devices of this machine; return what the folder `out` then holds.
 
     The folder gets the journal of all measurements and, at the end of every call, its records as a data set
@@ -50,9 +50,10 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     problem, each later one at most twice as large, and the last ones what the time left can complete.
     `minutes` limits the call; the same call again goes on. `held_out` also measures, nearly completely, the problems
     that the shipped data hold out; these are held out of the data set in any case. `seed` decides the order of problems
-    and the random configurations. With `status`, nothing is measured. `say` gets a line for each device before it is
-    measured, on what the time will buy, and `warn` one where `train` needs more problems. Raises MisuseError for wrong
-    arguments, and InterruptedTuning on Ctrl-C or SIGTERM; its `report` has what was collected so far.
+    and the random configurations. With `status`, nothing is measured. `progress` receives a line for each device
+    before it is measured, on what the time will buy, and a CollectionProgress after each stage of a problem; `note` a
+    line where `train` needs more problems. Raises MisuseError for wrong arguments, and InterruptedTuning on Ctrl-C or
+    SIGTERM; its `report` has what was collected so far.
     """
     from seqtune.data.journal.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
@@ -76,7 +77,7 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     interrupted = False
     with Journal(folder / JOURNAL) as journal, interrupted_by_sigterm():
         if not status:
-            _check_enough(splits.values(), journal, warn)
+            _check_enough(splits.values(), journal, note)
         try:
             for device, split in splits.items():
                 with Runner(device) as runner:
@@ -84,7 +85,7 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
                                             partial(_proposed, checkpoint=checkpoint), seed, runner.close)
                     left_out = {}
                     if not status:
-                        say(collection.forecast.text(device.name, len(incomplete(collection)), deadline.left))
+                        progress(collection.forecast.text(device.name, len(incomplete(collection)), deadline.left))
                         left_out = measure_stages(collection, deadline, progress)
                     collected.append(CollectedDevice(device, remaining(collection), left_out))
         except (KeyboardInterrupt, InterruptedTuning):
@@ -127,15 +128,15 @@ def _check_collection(folder: Path, status: bool) -> None:
         raise MisuseError(f"{measured} exists, but no journal of a collection beside it; --out names another folder")
 
 
-def _check_enough(splits: Iterable[ProblemSplit], journal: Journal, warn: Say) -> None:
-    """Warn where the folder will hold fewer problems than `train` learns from."""
+def _check_enough(splits: Iterable[ProblemSplit], journal: Journal, note: Say) -> None:
+    """Note where the folder will hold fewer problems than `train` learns from."""
     from seqtune.kernels.problem_sets.collected import problems
     from seqtune.predictor.learning.tasks.shortage import shortage_note
 
     wanted = {problem for split in splits for problem in split.training}
     lacking = shortage_note(len({*wanted, *journal.problems()}.difference(problems().held_out)))
     if lacking is not None:
-        warn(lacking)
+        note(lacking)
 
 
 def _named(devices: object) -> list[Device]:

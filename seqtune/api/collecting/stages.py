@@ -9,7 +9,7 @@ each later one at most twice the former, and no larger than what the time left i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from seqtune.data.record import COMPARED
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import silent
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.compared_times import CompareOptions, compare_all, store_compared_times
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
@@ -26,7 +27,7 @@ from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
 from ...errors import CheckpointError, InterruptedTuning, SeqtuneError, UnavailableError
 from .collection import MEASURING, Collection
-from .results import CollectionProgress, OnProgress, ignore_progress
+from .results import CollectionProgress
 
 EXHAUSTIBLE = 3000  # configurations of a held-out problem's space that is measured completely
 SLOWLY_EXHAUSTIBLE = 400  # the same where kernels are built slowly: on all backends but llvm
@@ -191,7 +192,8 @@ class Contests:
 STAGES: tuple[Stage, ...] = (Trials(), Suspects(), Active(), Contests())
 
 
-def measure_stages(collection: Collection, deadline: Deadline, on_progress: OnProgress = ignore_progress,
+def measure_stages(collection: Collection, deadline: Deadline,
+                   progress: Callable[[CollectionProgress], object] = silent,
                    stages: Sequence[Stage] = STAGES, block_size: int = BLOCK) -> dict[Problem, str]:
     """Do the stages until all are done or the time is over; return the problems left out, with the reason.
 
@@ -220,8 +222,8 @@ def measure_stages(collection: Collection, deadline: Deadline, on_progress: OnPr
                     if len(refused) > MOST_REFUSED:
                         raise
                     summary = f"left out: {error}"
-                on_progress(CollectionProgress(collection.device, problem, stage.name, summary, begin,
-                                               len(collection.problems), deadline.left))
+                progress(CollectionProgress(collection.device, problem, stage.name, summary, begin,
+                                            len(collection.problems), deadline.left))
         if len(fresh) == len(block):
             collection.forecast.learn(len(block), deadline.elapsed - began)
         begin, size = begin + len(block), 2 * size

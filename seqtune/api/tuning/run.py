@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run, families
-from seqtune.kernels.say import Say
+from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.tuner.backends import discovery
@@ -36,8 +36,8 @@ Opened = tuple["Run", TuningReport]  # a run, and the report of its results, whi
 def tune(problems: object, device: Device | str | None = None, *, strategy: str = "portfolio",
          trials: int | None = None, seconds: float | None = None, seed: int = 0,
          journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
-         fleet: str | None = None, progress: Callable[[TuningProgress], None] | None = None,
-         fleet_progress: Callable[[FleetProgress], None] | None = None, warn: Say = warned) -> TuningReport:
+         fleet: str | None = None, progress: Callable[[TuningProgress], None] = silent,
+         fleet_progress: Callable[[FleetProgress], None] | None = None, note: Say = warned) -> TuningReport:
     """Search the best configurations of one problem, several, or a named set by measuring.
 
     `trials` and `seconds` are budgets for each problem. Every measurement is in the journal as soon as it is made; the
@@ -45,9 +45,10 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     `replay`, the records of a data set answer instead: nothing is measured and no journal is kept. `device` is a device
     of that data set then (None: its only one); otherwise None means llvm:0. With `fleet` (`local:2`, `auto`,
     `ray://HOST:PORT`), all its members that have the device measure, `fleet_progress` is called about once a second,
-    and measurements are in the journal after the member's next control. On this machine `warn` receives a line if other
-    work has much of it now, and the report tells whether it had meanwhile. Raises MisuseError for wrong arguments, and
-    InterruptedTuning on Ctrl-C or SIGTERM; its `report` has the best so far.
+    and measurements are in the journal after the member's next control. `progress` receives a TuningProgress after every
+    trial, and `note` what the user should notice: on this machine, if other work has much of it now; the report tells
+    whether it had meanwhile. Raises MisuseError for wrong arguments, and InterruptedTuning on Ctrl-C or SIGTERM; its
+    `report` has the best so far.
     """
     from seqtune.tuner.run.plan import Budget
     from seqtune.tuner.stop_request import interrupted_by_sigterm
@@ -55,8 +56,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     wanted, budget = as_problems(problems), Budget(trials, seconds)
     _check(budget, seed, strategy, journal, replay, fleet)
     plan = make_plan(wanted, budget, strategy, seed, retry_failed, progress)
-    with interrupted_by_sigterm(), _opened(plan, device, journal, replay, fleet, fleet_progress, warn) as (run, report):
-        return _completed(report, run, plan.budget, _open_meter(warn) if fleet is None and replay is None else None)
+    with interrupted_by_sigterm(), _opened(plan, device, journal, replay, fleet, fleet_progress, note) as (run, report):
+        return _completed(report, run, plan.budget, _open_meter(note) if fleet is None and replay is None else None)
 
 
 def _check(budget: Budget, seed: int, strategy: str, journal: str | Path | None, replay: str | Path | None,
@@ -78,21 +79,21 @@ def _check(budget: Budget, seed: int, strategy: str, journal: str | Path | None,
 
 
 def make_plan(problems: Sequence[Problem], budget: Budget, strategy: str, seed: int, retry_failed: bool,
-              progress: Callable[[TuningProgress], None] | None = None) -> Plan:
+              progress: Callable[[TuningProgress], None] = silent) -> Plan:
     """The plan of a run. A search that does not end by itself gets DEFAULT_TRIALS if it has no budget."""
-    from seqtune.tuner.run.plan import Plan, TuningOptions, ignore_progress
+    from seqtune.tuner.run.plan import Plan, TuningOptions
     from seqtune.tuner.strategies.table import strategy_entry
 
     entry = strategy_entry(strategy)
     if budget.trials is budget.seconds is None and not entry.ends:
         budget = replace(budget, trials=DEFAULT_TRIALS)
-    options = TuningOptions(strategy, seed=seed, on_progress=progress or ignore_progress,
+    options = TuningOptions(strategy, seed=seed, progress=progress,
                             seeds=partial(seeds_for, required=entry.seeds == "required"), slowness=slowness_for)
     return Plan(problems, budget, options, retry_failed=retry_failed)
 
 
 def _opened(plan: Plan, device: Device | str | None, journal: str | Path | None, replay: str | Path | None,
-            fleet: str | None, fleet_progress: Callable[[FleetProgress], None] | None, warn: Say
+            fleet: str | None, fleet_progress: Callable[[FleetProgress], None] | None, note: Say
             ) -> AbstractContextManager[Opened]:
     """The context in which the plan is measured. Entering it raises what is wrong before anything is written."""
     if fleet is not None:
@@ -101,12 +102,12 @@ def _opened(plan: Plan, device: Device | str | None, journal: str | Path | None,
         return on_fleet(plan, device, fleet, journal, fleet_progress)
     if replay is not None:
         return _in_replay(plan, device, replay)
-    return _on_this_machine(plan, as_device("llvm:0" if device is None else device), journal, device is None, warn)
+    return _on_this_machine(plan, as_device("llvm:0" if device is None else device), journal, device is None, note)
 
 
 @contextmanager
 def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_default: bool,
-                     warn: Say) -> Iterator[Opened]:
+                     note: Say) -> Iterator[Opened]:
     from seqtune.tuner.measuring.tensor_limit import check_measurable
     from seqtune.tuner.run.members import this_machine
 
@@ -122,9 +123,9 @@ def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_
         _check_operations(plan, device)
     with this_machine(plan, device, journal) as run:
         types = {problem.type for problem in plan.problems}
-        for note in run.journal.outdated([family.name for family in families(device.backend)
+        for line in run.journal.outdated([family.name for family in families(device.backend)
                                           if family.operation in types]):
-            warn(note)
+            note(line)
         yield run, TuningReport(device, run.journal.path)
 
 
@@ -156,13 +157,13 @@ def _check_operations(plan: Plan, device: Device) -> None:
         plan.task_of(plan.problems[0], device)
 
 
-def _open_meter(warn: Say) -> LoadMeter:
-    """Begin to measure the load of this machine; before, wait half a second and warn if other work has much of it."""
+def _open_meter(note: Say) -> LoadMeter:
+    """Begin to measure the load of this machine; before, wait half a second and note if other work has much of it."""
     from seqtune.tuner.load import LoadMeter
 
     load = LoadMeter().well_known_load()  # the worker, which has been started, opens its backend meanwhile
     if load.heavy:
-        warn(f"{load}: the times of trials will be doubtful, and the fastest may be missed; Ctrl-C stops, and the same "
+        note(f"{load}: the times of trials will be doubtful, and the fastest may be missed; Ctrl-C stops, and the same "
              "command goes on when the machine is quiet")
     return LoadMeter()
 

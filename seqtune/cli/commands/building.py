@@ -32,13 +32,14 @@ def build(
 ) -> None:
     """Write a kernel with its best configuration to a folder of sources and programs that need no seqtune."""
     from ... import api
-    from .. import progress
+    from ..progress import spinner
     from ..tables import building as tables
 
     if out is None:
         raise MisuseError("name the folder to write (--out FOLDER)")
     wanted = several_problems(words, problems)
-    with progress.spinner() as say:
-        built = api.build_folder(wanted, device, out, proposal, checkpoint=checkpoint, journal=journal, progress=say)
+    with spinner() as progress:
+        built = api.build_folder(wanted, device, out, proposal, checkpoint=checkpoint, journal=journal,
+                                 progress=progress)
     answer(built.to_json()) if as_json else tables.built(built)
     raise typer.Exit(1 if built.left_out else 0)

@@ -23,12 +23,12 @@ def demo(
 ) -> None:
     """Predict and verify two ResNet-18 layers on every device found; with --out, build the first one."""
     from ... import api
-    from .. import progress
+    from ..progress import spinner
     from ..tables import building
     from ..tables import predicting as tables
 
-    with progress.spinner() as say:
-        demonstration = api.demo(seconds, out=out, checkpoint=checkpoint, journal=journal, progress=say)
+    with spinner() as progress:
+        demonstration = api.demo(seconds, out=out, checkpoint=checkpoint, journal=journal, progress=progress)
     answer(demonstration.to_json()) if as_json else tables.demo(demonstration)
     if demonstration.built is not None and not as_json:
         building.built(demonstration.built)

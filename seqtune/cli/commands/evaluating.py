@@ -33,14 +33,14 @@ def evaluate(
 ) -> None:
     """Compare methods on held-out problems by the share of the best known speed."""
     from ... import api
-    from .. import progress
+    from ..progress import note, spinner
     from ..tables import learning as tables
 
     form, paths = evaluated(sources or (), files or ())
-    with progress.spinner() as say:
+    with spinner() as progress:
         result = api.evaluate(
             paths, form=form, checkpoint=checkpoint, methods=methods.split(",") if methods else None, live=live,
-            problems=problems, device=device, progress=say, warn=progress.note)
+            problems=problems, device=device, progress=progress, note=note)
     answer(result.to_json()) if as_json else tables.evaluation(result.to_json()["rows"])
 
 
@@ -77,17 +77,17 @@ def replay(
     from ...api.inputs import check_free
     from ...figures.picture import save
     from ...figures.searches import check_drawable, convergence
-    from .. import progress
+    from ..progress import spinner
     from ..tables import learning as tables
 
     if curves is not None:
         check_free(curves, force)
         check_drawable(curves)
-    with progress.spinner() as say:
+    with spinner() as progress:
         result = api.replay(
             data, strategies=parts(strategies), budgets=numbers("--budgets", budgets), repeats=repeats,
             transfer=transfer, spaces=parts(spaces), devices=parts(devices), complete=complete, held_out=held_out,
-            batch=batch, seed=seed, jobs=jobs, progress=say)
+            batch=batch, seed=seed, jobs=jobs, progress=progress)
     if curves is not None:
         save(convergence(result.curves), curves, with_text=True)
     answer(result.to_json()) if as_json else tables.replayed(result)
@@ -109,10 +109,10 @@ def report(
 ) -> None:
     """Write a report on measurements: one HTML file, which a browser shows without a network."""
     from ...reporting.report import report as write_report
-    from .. import progress
+    from ..progress import note, spinner
     from ..tables import console
 
-    with progress.spinner() as say:
-        written = write_report(data, out, device=device, checkpoint=checkpoint, seed=seed, force=force, progress=say,
-                               warn=progress.note)
+    with spinner() as progress:
+        written = write_report(data, out, device=device, checkpoint=checkpoint, seed=seed, force=force,
+                               progress=progress, note=note)
     answer(written.to_json()) if as_json else console.fields(written.to_json())

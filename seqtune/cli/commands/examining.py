@@ -11,10 +11,10 @@ from ..application import AsJson, JournalPath, answer, app
 def doctor(journal: JournalPath = None, as_json: AsJson = False) -> None:
     """Say whether this machine measures well, and what to do. Exit code 1 if something is bad."""
     from ... import api
-    from .. import progress
+    from ..progress import spinner
     from ..tables import listing as tables
 
-    with progress.spinner() as say:
-        examination = api.doctor(journal, say)
+    with spinner() as progress:
+        examination = api.doctor(journal, progress)
     answer(examination.to_json()) if as_json else tables.examination(examination)
     raise typer.Exit(0 if examination.passed else 1)

@@ -35,11 +35,11 @@ def import_(
 ) -> None:
     """Read tuning data of other tools into a data set (Parquet)."""
     from ... import api
-    from .. import progress
+    from ..progress import note
     from ..tables import learning as tables
 
     report = api.import_data(source, paths, out, devices=device or (), keys=parts(keys),
-                             hold_out=hold_out or (), force=force, warn=progress.note).to_json()
+                             hold_out=hold_out or (), force=force, note=note).to_json()
     answer(report) if as_json else tables.imported(report)
 
 

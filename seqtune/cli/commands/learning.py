@@ -58,13 +58,13 @@ def train(
     Data from which nothing can be learned are refused; --force trains all the same on times that look like noise.
     """
     from ... import api
-    from .. import progress
+    from ..progress import line
     from ..tables import learning as tables
 
     if data is None and recipe is None:
         raise MisuseError("name a data set (a file, a folder, or `shipped`), or a recipe (--recipe)")
     report = api.train(data, out, recipe=recipe, epochs=epochs, extra=extra, refit=refit, state=state, end_now=end_now,
-                       seed=seed, force=force, progress=progress.epoch, say=progress.line)
+                       seed=seed, force=force, progress=line)
     answer(report.to_json()) if as_json else tables.trained(report.to_json())
 
 
@@ -95,11 +95,11 @@ def retrain(
     Ctrl-C and SIGTERM end the training, and write the checkpoint of the epochs that are complete.
     """
     from ... import api
-    from .. import progress
+    from ..progress import line
     from ..tables import learning as tables
 
     report = api.retrain(checkpoint, data, out, rehearse=rehearse, epochs=epochs, extra=extra, seed=seed,
-                         scratch=scratch, force=force, progress=progress.epoch, minutes=minutes, say=progress.line)
+                         scratch=scratch, force=force, progress=line, minutes=minutes)
     answer(report.to_json()) if as_json else tables.retrained(report.to_json())
 
 
@@ -119,12 +119,12 @@ def calibrate(
 ) -> None:
     """Measure where the model is unsure of this device; all later predictions for it are corrected at once."""
     from ... import api
-    from .. import progress
+    from ..progress import spinner
 
     wanted = several_problems(words, problems) if words or problems else None
-    with progress.spinner() as say:
+    with spinner() as progress:
         result = api.calibrate(device, seconds=seconds, problems=wanted, checkpoint=checkpoint, journal=journal,
-                               seed=seed, progress=lambda turn: say(turn.text))
+                               seed=seed, progress=lambda turn: progress(turn.text))
     answer(result.to_json()) if as_json else print(result.conclusion())
 
 
@@ -155,16 +155,16 @@ def collect(
 ) -> None:
     """Measure data to train from on this machine; the same command goes on where the last one stopped."""
     from ... import api
-    from .. import progress
+    from ..progress import line, note, spinner
 
     wanted = several_problems(words, problems) if words or problems else None
     stopped: InterruptedTuning | None = None
-    with progress.spinner() as say:
+    with spinner() as progress:
         try:
             collected = api.collect(
                 out, wanted, devices or (), minutes=minutes, trials=trials, held_out=held_out, checkpoint=checkpoint,
-                seed=seed, status=status, progress=lambda step: say(step.text),
-                say=progress.line, warn=progress.note)
+                seed=seed, status=status, note=note,
+                progress=lambda step: line(step) if isinstance(step, str) else progress(step.text))
         except InterruptedTuning as stop:
             collected, stopped = stop.report, stop
     answer(collected.to_json()) if as_json else print(collected.conclusion())

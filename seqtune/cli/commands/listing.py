@@ -52,7 +52,7 @@ def kernels(
     """Show kernel families: the problems they solve, their parameters and constraints. Or check a library's file."""
     from ... import api
     from ...api.checking import is_library_file
-    from .. import progress
+    from ..progress import spinner
     from ..tables import listing as tables
 
     refuse_options(words or [])
@@ -61,8 +61,8 @@ def kernels(
     if memory:
         if not words or compile_for is not None or problems is not None or not is_library_file(words):
             raise MisuseError("--check-memory is for a library to check: name its file")
-        with progress.spinner() as say:
-            checked = api.check_memory(words[0], sample, say)
+        with spinner() as progress:
+            checked = api.check_memory(words[0], sample, progress)
         answer(checked.to_json()) if as_json else tables.memory(checked)
         raise typer.Exit(0 if checked.passed else 1)
     if words and compile_for is None and is_library_file(words):
@@ -72,8 +72,8 @@ def kernels(
     if problems is not None:
         raise MisuseError("--problems is for a library to check: name its file")
     if compile_for is not None:
-        with progress.spinner() as say:
-            report = api.compile_check(compile_for, words or (), SAMPLE if sample is None else sample, seed, say,
+        with spinner() as progress:
+            report = api.compile_check(compile_for, words or (), SAMPLE if sample is None else sample, seed, progress,
                                        libraries)
         answer(report.to_json()) if as_json else tables.compiled(report)
         raise typer.Exit(0 if report.passed else 1)

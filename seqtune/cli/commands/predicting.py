@@ -76,7 +76,7 @@ def predict(
     from seqtune.tuner.processes import processors
 
     from ... import api
-    from .. import progress
+    from ..progress import spinner
     from ..tables import predicting as tables
 
     if onnx is None and inputs:
@@ -102,18 +102,18 @@ def predict(
         if words:
             refuse_options(words)
             raise MisuseError("give either a problem or an ONNX file (--onnx FILE)")
-        with progress.spinner() as say:
+        with spinner() as progress:
             model = api.predict_onnx(
                 onnx, device, top or (5 if verify else 1), inputs=input_sizes(inputs), verify=verify, seconds=seconds,
-                cache=cache, checkpoint=checkpoint, journal=journal, evidence=evidence, progress=say)
+                cache=cache, checkpoint=checkpoint, journal=journal, evidence=evidence, progress=progress)
         answer(model.to_json()) if as_json else tables.onnx_model(model)
         raise typer.Exit(0 if model.rows and all(row.answer.candidates for row in model.rows) else 1)
     problem = one_problem(words)
-    with progress.spinner() as say:
+    with spinner() as progress:
         prediction = api.predict(
             problem, device, top=top or 5, verify=verify,
             seconds=SECONDS if seconds is None else seconds, cache=cache, checkpoint=checkpoint,
-            journal=journal, evidence=evidence, min_confidence=min_confidence, explain=explain, progress=say)
+            journal=journal, evidence=evidence, min_confidence=min_confidence, explain=explain, progress=progress)
     answer(prediction.to_json()) if as_json else tables.prediction(prediction)
     if prediction.explanation is not None and not as_json:
         tables.explanation(prediction.explanation)
@@ -128,7 +128,7 @@ def _predict_set(words: list[str] | None, problems: str, answered: Callable[...,
     """
     from ...api.bulk import FORMATS
     from ...api.inputs import check_ending, check_free
-    from .. import progress
+    from ..progress import note, spinner
 
     if form is None:
         form = out.suffix[1:].lower() if out is not None and out.suffix[1:].lower() in FORMATS else "jsonl"
@@ -138,10 +138,10 @@ def _predict_set(words: list[str] | None, problems: str, answered: Callable[...,
         check_ending(out, *ENDINGS[form])
         check_free(out, force)
     wanted = _from_stdin() if problems == "-" and not words else numbered_problems(words, problems)
-    with progress.spinner() as say:
-        missing = _write(answered([line.problem for line in wanted], progress=say), wanted, out, form)
+    with spinner() as progress:
+        missing = _write(answered([line.problem for line in wanted], progress=progress), wanted, out, form)
     if missing:
-        progress.note(f"no kernel solves {missing} of {len(wanted)} problems; the reason stands beside each")
+        note(f"no kernel solves {missing} of {len(wanted)} problems; the reason stands beside each")
     return 1 if missing else 0
 
 

@@ -48,12 +48,12 @@ def tune(
 ) -> None:
     """Search by measuring. Every measurement is kept; run the same command again to resume."""
     from ... import api
-    from .. import progress
+    from ..progress import TuningProgressBar, note
     from ..tables import tuning as tables
 
     wanted = several_problems(words, problems)
     search = partial(api.tune, wanted, device, strategy=strategy, trials=trials, seconds=seconds, seed=seed,
-                     journal=journal, retry_failed=retry_failed, replay=replay, warn=progress.note)
+                     journal=journal, retry_failed=retry_failed, replay=replay, note=note)
     show: Callable[[TuningReport], None] = tables.tuned
     stopped = None
     try:
@@ -64,7 +64,7 @@ def tune(
             with fleet_view.FleetView() as view:
                 report = search(fleet=fleet, fleet_progress=view)
         else:
-            with progress.TuningProgressBar(seconds) as bar:
+            with TuningProgressBar(seconds) as bar:
                 report = search(progress=bar)
     except InterruptedTuning as stop:
         report, stopped = stop.report, stop

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.predictors import cached_checkpoint
+from seqtune.predictor.training.progress import Epoch
 from seqtune.tuner.backends.discovery import find
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import TRAINING, needs
@@ -47,8 +47,8 @@ def words(tmp_path: Path) -> list[str]:
 
 def stop_training(words: list[str], out: Path, epoch: int, number: signal.Signals) -> str:
     """Begin the training of the command, send a signal to this process after an epoch, and return the error's line."""
-    def stop(step: Any) -> None:
-        if step.epoch == epoch:
+    def stop(step: str | Epoch) -> None:
+        if isinstance(step, Epoch) and step.epoch == epoch:
             signal.raise_signal(number)
 
     with pytest.raises(InterruptedTraining) as stopped:
@@ -89,13 +89,14 @@ def test_it_ends_now_with_what_it_has_learned(
         capsys.readouterr().err)
     steps: list[str] = []
 
-    def stop(step: str) -> None:
+    def stop(step: str | Epoch) -> None:
+        assert isinstance(step, str)
         steps.append(step)
         if step.startswith("growing trees: "):
             raise KeyboardInterrupt
 
     with pytest.raises(InterruptedTraining) as stopped:
-        learning.train(words[1], out, epochs=EPOCHS, extra=0, force=True, end_now=True, say=stop)
+        learning.train(words[1], out, epochs=EPOCHS, extra=0, force=True, end_now=True, progress=stop)
     assert "no further epoch" in steps[0]
     assert "beside its 2 epochs, such as trees, was computed; they are still in" in str(stopped.value)
     assert "--end-now" not in str(stopped.value)
@@ -113,11 +114,11 @@ def test_python_gets_an_error_that_says_how_to_go_on_and_nothing_is_kept_of_no_e
     Dataset(pd.concat([dataset.rows, rows]), dataset.devices, {**dataset.known_problems, twin.key: twin},
             frozenset([twin.key])).write(words[1])
 
-    def stopped(note: str) -> None:
+    def stopped(step: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedTraining, match="before the end of the first epoch, so nothing is kept"):
-        learning.train(words[1], tmp_path / "out", epochs=EPOCHS, extra=0, force=True, say=stopped)
+        learning.train(words[1], tmp_path / "out", epochs=EPOCHS, extra=0, force=True, progress=stopped)
     assert sorted(os.listdir(tmp_path)) == ["data.parquet"]
 
 

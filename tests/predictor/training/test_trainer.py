@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.say import silent
-from seqtune.predictor.training.progress import Epoch, parted
+from seqtune.predictor.training.progress import Epoch
 from seqtune.predictor.training.state import saved_epoch
 from seqtune.predictor.training.trainer import Course, fit
 from seqtune.tuner.stop_request import interrupted_by_sigterm
+from tests.support.learning.progress import parted
 
 POINTS = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
 

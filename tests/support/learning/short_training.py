@@ -11,8 +11,9 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.tasks.examples import held_out_problems
 from seqtune.predictor.learning.tasks.training import train_model
-from seqtune.predictor.training.progress import Epoch, parted
+from seqtune.predictor.training.progress import Epoch
 from seqtune.predictor.trees.cost_trees import TreesOptions
+from tests.support.learning.progress import parted
 from tests.support.synthetic import data
 
 DATA = data(16, held_out=4, sampled=80)

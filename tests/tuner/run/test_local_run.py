@@ -38,7 +38,7 @@ def go(journal: Journal, measurer: Fake, strategy: str = "exhaustive", budget: B
        finals: Finals = FINALS, seen: list[TuningProgress] | None = None) -> TuningResult:
     seen = [] if seen is None else seen
     return tune(TASK, journal, measurer, budget,
-                TuningOptions(strategy, batch=batch, finals=finals, on_progress=seen.append))
+                TuningOptions(strategy, batch=batch, finals=finals, progress=seen.append))
 
 
 def test_the_finals_decide(journal: Journal) -> None:
@@ -86,7 +86,7 @@ def test_progress_is_reported_after_the_journal_has_the_trial(journal: Journal) 
         assert len(recorded) == progress.done
         assert progress.total == 12
 
-    tune(TASK, journal, Fake(), Budget(trials=12), TuningOptions("random", on_progress=look))
+    tune(TASK, journal, Fake(), Budget(trials=12), TuningOptions("random", progress=look))
 
 
 def test_the_measurer_gets_the_best_time_so_far(journal: Journal) -> None:
@@ -216,7 +216,7 @@ with Journal(sys.argv[1]) as journal, \\
          options=TuningOptions(
              "exhaustive", finals=Finals(count=0),
              measuring=Options(samples=4, drop_factors=(1e9,), sample_seconds=float(sys.argv[2])),
-             on_progress=lambda progress: print(progress.configuration.key, progress.resumed, flush=True)))
+             progress=lambda progress: print(progress.configuration.key, progress.resumed, flush=True)))
 """
 
 

@@ -33,7 +33,7 @@ with Journal(sys.argv[1]) as journal, \\
     tune(Task.of(Problem.make("gemm", m=int(sys.argv[2]), n=8, k=8), planted.DEVICE, [planted.GOOD]), journal, runner,
          Budget(trials=int(sys.argv[4])), TuningOptions(
              "random", seed=int(sys.argv[3]), finals=Finals(count=2), measuring=Options(samples=2),
-             on_progress=lambda progress: print(progress.configuration.key, flush=True)))
+             progress=lambda progress: print(progress.configuration.key, flush=True)))
 """
 
 

@@ -18,10 +18,11 @@ from seqtune.predictor.labels.evaluation import LabelRow, propose, score_labels
 from seqtune.predictor.labels.labels import SolverTimings, read_solver_timings
 from seqtune.predictor.learning.labels.training import FIXED_WORDS, train_network
 from seqtune.predictor.sequence.beam import NextWord
-from seqtune.predictor.training.progress import Epoch, parted
+from seqtune.predictor.training.progress import Epoch
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
 from tests.support.label_toys import MLIR, QUICK, Parts
+from tests.support.learning.progress import parted
 
 
 @pytest.fixture(scope="module")

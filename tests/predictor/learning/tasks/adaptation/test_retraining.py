@@ -32,9 +32,10 @@ from seqtune.predictor.learning.tasks.adaptation.retraining import RETRAINING, r
 from seqtune.predictor.learning.tasks.evaluation import evaluate_tasks
 from seqtune.predictor.learning.tasks.examples import problems_of, words_of
 from seqtune.predictor.sequence.vocabulary import Vocabulary
-from seqtune.predictor.training.progress import Epoch, parted
+from seqtune.predictor.training.progress import Epoch
 from seqtune.predictor.trees.cost_trees import Trees
 from seqtune.tuner.measuring.deadline import Deadline
+from tests.support.learning.progress import parted
 from tests.support.learning.short_training import DATA, QUICK, train
 from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, Data, data
 

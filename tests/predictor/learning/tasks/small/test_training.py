@@ -21,9 +21,9 @@ from seqtune.predictor.learning.tasks.small.folds import FOLDS, folds_of
 from seqtune.predictor.learning.tasks.small.options import is_small, options_of, small_options
 from seqtune.predictor.learning.tasks.small.training import train_small
 from seqtune.predictor.learning.tasks.training import train_model
-from seqtune.predictor.training.progress import parted
 from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions
+from tests.support.learning.progress import parted
 from tests.support.learning.short_training import QUICK
 from tests.support.synthetic import NARROW, WIDE, data
 
