@@ -63,6 +63,16 @@ class LearnedProblems:
         left_out = {task.problem for task in measured} - {task.problem for task in training}
         return cls(training, held_out, len(left_out), ())
 
+    @property
+    def measured(self) -> list[MeasuredTask]:
+        """The training tasks with times."""
+        return [task for task in self.training if isinstance(task, MeasuredTask)]
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether there are training tasks with choices and no times."""
+        return len(self.training) > len(self.measured)
+
 
 class TaskLearning:
     """The learning of translators from measured times and choices, with the rankers that order their proposals.
@@ -84,8 +94,7 @@ class TaskLearning:
         The options are those of the recipe. Without one they follow from the number of problems, and few measured
         problems are also cross-validated.
         """
-        from ..options import TrainingOptions, choice_options
-        from .small.options import is_small, small_options
+        from .small.options import is_small
         from .small.sufficiency import check_sufficient
         from .small.training import train_small
         from .training import train_model
@@ -94,28 +103,17 @@ class TaskLearning:
         if len(data) >= MANY:
             progress(f"finding the problems of {len(data):,} records")
         learned = LearnedProblems.of(data, request.protect_held_out)
-        training = learned.training
-        measured = [task for task in training if isinstance(task, MeasuredTask)]
-        has_choices = len(training) > len(measured)
         if learned.near_training:
             progress(f"note: {leakage_note(learned.near_training)}")
-        if measured or not has_choices:
-            check_sufficient(measured, data)
-        options = TrainingOptions(seed=request.seed, refit=request.refit, state=request.state, end_now=request.end_now)
-        if request.recipe is not None:
-            options = replace(request.recipe.options, state=request.state, end_now=request.end_now)
-            model, report = train_model(training, learned.held_out, options, progress)
-            model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
-        elif has_choices and not measured:
-            options = replace(choice_options(request.seed), refit=request.refit, state=request.state,
-                              end_now=request.end_now)
-            options = _requested(small_options(training, options) if is_small(training) else options, request)
-            model, report = train_model(training, learned.held_out, options, progress)
-        elif is_small(training) and not has_choices:
-            options = _requested(small_options(training, options), request)
-            model, report = train_small(measured, learned.held_out, options, progress, request.force)
+        if learned.measured or not learned.has_choices:
+            check_sufficient(learned.measured, data)
+        options = _options(learned, request)
+        if request.recipe is None and is_small(learned.training) and not learned.has_choices:
+            model, report = train_small(learned.measured, learned.held_out, options, progress, request.force)
         else:
-            model, report = train_model(training, learned.held_out, _requested(options, request), progress)
+            model, report = train_model(learned.training, learned.held_out, options, progress)
+        if request.recipe is not None:
+            model = replace(model, provenance={**model.provenance, "recipe": request.recipe.name})
         report |= {"left_out": learned.left_out, "not_evaluated": list(learned.near_training)}
         return model, report
 
@@ -170,6 +168,21 @@ def _check_length(data: Dataset) -> None:
     if len(data) > MOST_RECORDS:
         raise MisuseError(f"the data set has {len(data):,} records; a training holds all of them in memory, at most "
                           f"{MOST_RECORDS:,}: learn from some of its devices or problems")
+
+
+def _options(learned: LearnedProblems, request: TrainingRequest) -> TrainingOptions:
+    """The options of the recipe; without one those that suit the kind and the number of the problems."""
+    from ..options import TrainingOptions, choice_options
+    from .small.options import is_small, small_options
+
+    if request.recipe is not None:
+        return replace(request.recipe.options, state=request.state, end_now=request.end_now)
+    options = TrainingOptions(seed=request.seed) if learned.measured else choice_options(request.seed)
+    options = replace(options, refit=request.refit, state=request.state, end_now=request.end_now)
+    is_mixed = learned.has_choices and bool(learned.measured)
+    if is_small(learned.training) and not is_mixed:
+        options = small_options(learned.training, options)
+    return _requested(options, request)
 
 
 def _requested(options: Options, request: TrainingRequest) -> Options:
