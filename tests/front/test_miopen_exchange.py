@@ -121,7 +121,8 @@ def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: P
     expected = user_text(entries(chosen, gpu, tables))
     write = format_of("miopen-text", "write").write
     assert write is not None
-    asked: dict[str, Any] = {"data": None, "predictions": tmp_path / "predictions.jsonl", "device": None, "checkpoint": "miopen"}
+    asked: dict[str, Any] = {"data": None, "predictions": tmp_path / "predictions.jsonl", "device": None,
+                             "checkpoint": "miopen"}
     with pytest.raises(KernelError, match="--checkpoint"):
         write(tmp_path / "out", **asked, learned_tables=lambda checkpoint: {})
     report = write(tmp_path / "out", **asked, learned_tables=lambda checkpoint: tables)
