@@ -47,8 +47,8 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
     `ray://HOST:PORT`), all its members that have the device measure, `fleet_progress` is called about once a second,
     and measurements are in the journal after the member's next control. `progress` receives a TuningProgress after
     every trial, and `note` what the user should notice: on this machine, if other work has much of it now; the report
-    tells whether it had meanwhile. Raises MisuseError for wrong arguments, and InterruptedTuning on Ctrl-C or SIGTERM; its
-    `report` has the best so far.
+    tells whether it had meanwhile. Raises MisuseError for wrong arguments, and InterruptedTuning on Ctrl-C or SIGTERM;
+    its `report` has the best so far.
     """
     from seqtune.tuner.run.plan import Budget
     from seqtune.tuner.stop_request import interrupted_by_sigterm
