@@ -117,7 +117,7 @@ def _values(form: str, declared: Sequence[FormatOption], given: Mapping[str, Any
 
 def _value(option: FormatOption, given: Mapping[str, Any]) -> Any:
     """The value of one option among those that were given, or its default."""
-    value = option.default if given.get(option.name) is None else given[option.name]
+    value: Any = option.default if given.get(option.name) is None else given[option.name]
     if option.kind is Kind.JOURNAL:
         return _journal(value) if given.get("data") is None else None
     if option.kind is Kind.NAMES:
