@@ -26,7 +26,7 @@ PUBLIC = {
         "resource_usage", "row_index", "say", "space", "spaces", "task", "triton", "version"),
     "data": (
         "builds", "chosen_tasks", "dataset", "device_times", "formats", "journal", "json_content", "machines",
-        "measured_tasks", "provenance", "record", "serving", "shipped_machines"),
+        "measured_tasks", "provenance", "record", "shipped_machines"),
     "tuner": (
         "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "building",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
