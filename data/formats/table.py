@@ -85,7 +85,7 @@ FORMATS: Mapping[str, FormatEntry] = {
                           "read and serve", options=_SERVED),
     "gemlite": FormatEntry(f"{_HERE}.gemlite_configs:GEMLITE", "gemlite's tuned configurations (.json, .parquet)",
                            "read"),
-    "aiter": FormatEntry(f"{_HERE}.aiter_tuned:AITER", "aiter's tuned products (.csv, .parquet)", "read"),
+    "aiter": FormatEntry("seqtune.integrations.aiter.formats:AITER", "aiter's tuned products (.csv, .parquet)", "read"),
     "helion-csv": FormatEntry(f"{_HERE}.helion_log:HELION", "Helion's log of a search (.csv)", "read"),
     "clblast": FormatEntry(f"{_HERE}.clblast_export:JSON", "a folder of JSON files as CLBlast's tuners write", "write",
                            options=_TRIALS),

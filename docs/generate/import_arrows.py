@@ -13,20 +13,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("kernels", "data", "tuner", "predictor", "networks", "seqtune")  # each may import itself and those before it
+GUESTS = "integrations"  # a folder for each foreign tool, beside the floors, which know it by strings in tables only
 FRONT = {("seqtune", "errors")}  # modules of the top floor that every floor may import
-LINKS = frozenset(FLOORS[:-1])  # links in seqtune/ to the folders of the same name
+LINKS = frozenset((*FLOORS[:-1], GUESTS))  # links in seqtune/ to the folders of the same name
 
-# Rooms of each floor that the floors above it may import: modules that stand directly in the floor, and folders, which
-# do not include the folders inside them. All other rooms are private to their floor.
+# Rooms of each floor that the floors above it and guests may import: modules that stand directly in the floor, and
+# folders, which do not include the folders inside them. All other rooms are private to their floor.
 PUBLIC = {
     "kernels": (
-        "aiter", "arithmetic", "c_text", "clblast", "declaration", "devices", "enumeration", "expression", "files",
-        "gemlite", "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
+        "arithmetic", "c_text", "clblast", "combinations", "declaration", "devices", "enumeration", "expression",
+        "files", "gemlite", "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
         "membership", "miopen", "operations", "own_folders", "problem", "problem_sets", "registry",
         "resource_usage", "row_index", "say", "space", "spaces", "task", "triton", "version"),
     "data": (
-        "builds", "chosen_tasks", "dataset", "device_times", "formats", "journal", "json_content", "machines",
-        "measured_tasks", "provenance", "record", "shipped_machines"),
+        "builds", "chosen_tasks", "csv_file", "dataset", "device_times", "formats", "journal", "json_content",
+        "machines", "measured_tasks", "parquet_file", "provenance", "record", "shipped_machines"),
     "tuner": (
         "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "building",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",

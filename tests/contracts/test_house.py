@@ -7,6 +7,7 @@ in `seqtune/` and are therefore kept for crossings between floors.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.import_arrows import FLOORS, FRONT, LINKS, PUBLIC, inner_room, sources, statements
+from docs.generate.import_arrows import FLOORS, FRONT, GUESTS, LINKS, PUBLIC, inner_room, sources, statements
 from tests.support.paths import ROOT
 
 
@@ -27,7 +28,10 @@ def name_of(path: Path) -> str:
     return ".".join(parts if parts[0] == "seqtune" else ["seqtune", *parts])
 
 
-NAMES = {name_of(path): path for floor in FLOORS for path in sources(floor)}
+ALL = (*FLOORS, GUESTS)
+# Parts of a guest, a module or a folder each -> the highest floor that they may import; its tables name them.
+PARTS = {"kernels": "kernels", "formats": "data", "backend": "tuner", "hook": "seqtune"}
+NAMES = {name_of(path): path for floor in ALL for path in sources(floor)}
 
 
 def floor_of(name: str) -> str:
@@ -93,44 +97,79 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
     return []
 
 
+def is_alias(path: Path) -> bool:
+    """Whether a file is a hook under its public name, in one line."""
+    line = r"from seqtune\.integrations\.\w+\.hook[.\w]* import \*  # noqa: F403\n"
+    return re.fullmatch(line, (ROOT / path).read_text()) is not None
+
+
 @pytest.mark.parametrize("floor", FLOORS)
 def test_no_arrow_runs_up(floor: str) -> None:
-    above = FLOORS[FLOORS.index(floor) + 1:]
+    above = (*FLOORS[FLOORS.index(floor) + 1:], GUESTS)
     wrong = [f"{path} imports {target}" for path in sources(floor) for target, _ in imports(path)
-             if floor_of(target) in above and tuple(target.split(".")) not in FRONT]
+             if floor_of(target) in above and tuple(target.split(".")) not in FRONT and not is_alias(path)]
     assert sources(floor)
     assert not wrong
 
 
-@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("floor", ALL)
 def test_imports_are_relative_within_a_floor_and_absolute_across(floor: str) -> None:
     wrong = [f"{path}: {target}" for path in sources(floor) for target, level in imports(path)
              if (floor_of(target) == floor) != bool(level)]
     assert not wrong
 
 
-@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("floor", ALL)
 def test_every_floor_shows_its_arrows_and_no_circle(floor: str) -> None:
     graph = arrows(floor)
     for path in sources(floor):  # a package's own __init__ passes names on; that is no dependency of its modules
         if path.name == "__init__.py":
             graph.pop(name_of(path), None)
-    assert len(graph) >= len(sources(floor)) / 3
+    assert len(graph) >= len(sources(floor)) / 3 or floor == GUESTS
     assert circle(graph) == []
 
 
-@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("floor", ALL)
 def test_strings_in_tables_point_down_too(floor: str) -> None:
-    above = FLOORS[FLOORS.index(floor) + 1:]
     for path in sources(floor):
         for node in ast.walk(ast.parse((ROOT / path).read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and ":" in node.value:
                 module = node.value.partition(":")[0]
                 if module.startswith("seqtune.") and module in NAMES:
-                    assert floor_of(module) not in above, f"{path}: {node.value}"
+                    assert highest(module) in up_to(highest(name_of(path))), f"{path}: {node.value}"
 
 
-@pytest.mark.parametrize("floor", FLOORS)
+def highest(name: str) -> str:
+    """The highest floor that a module may import: its own, or that of its part of a guest."""
+    return PARTS[name.split(".")[3]] if floor_of(name) == GUESTS else floor_of(name)
+
+
+def up_to(floor: str) -> tuple[str, ...]:
+    """A floor and those below it."""
+    return FLOORS[:FLOORS.index(floor) + 1]
+
+
+def test_a_guest_is_a_folder_of_known_parts_and_a_line_of_the_page() -> None:
+    page = (ROOT / GUESTS / "README.md").read_text()
+    folders = sorted({path.parts[1] for path in sources(GUESTS) if len(path.parts) > 2})
+    assert re.findall(r"^\| `(\w+)/` \|", page, re.M) == folders
+    for folder in folders:
+        assert (ROOT / GUESTS / folder / "__init__.py").read_text() == ""
+    parts = {path.with_suffix("").parts[2] for path in sources(GUESTS) if len(path.parts) > 2}
+    assert parts <= {"__init__", *PARTS}
+
+
+def test_a_part_of_a_guest_imports_no_floor_above_its_table_and_no_other_guest() -> None:
+    wrong = []
+    for path in sources(GUESTS):
+        for target, _ in imports(path):
+            other = floor_of(target) == GUESTS and target.split(".")[2] != path.parts[1]
+            if other or (highest(target) not in up_to(highest(name_of(path))) and file_of(target) not in FRONT):
+                wrong.append(f"{path} imports {target}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("floor", ALL)
 def test_what_stands_in_a_folder_forms_no_circle_at_any_depth(floor: str) -> None:
     """The modules and folders inside one folder; what a folder's modules import counts for the folder."""
     inside: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))  # by folder
@@ -146,10 +185,10 @@ def test_what_stands_in_a_folder_forms_no_circle_at_any_depth(floor: str) -> Non
 def crossings(floor: str) -> list[tuple[Path, tuple[str, ...]]]:
     """The files of a floor with each module of another floor that they import, `seqtune.errors` left out."""
     return [(path, file_of(target)) for path in sources(floor) for target, _ in imports(path)
-            if floor_of(target) != floor and file_of(target) not in FRONT]
+            if floor_of(target) not in (floor, GUESTS) and file_of(target) not in FRONT]
 
 
-@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("floor", ALL)
 def test_a_floor_imports_only_the_public_rooms_of_others(floor: str) -> None:
     wrong = [f"{path} imports {'/'.join(target)}" for path, target in crossings(floor)
              if inner_room(target) not in PUBLIC[target[0]]]
@@ -157,11 +196,11 @@ def test_a_floor_imports_only_the_public_rooms_of_others(floor: str) -> None:
 
 
 def test_every_public_room_is_imported_by_another_floor() -> None:
-    imported = {(target[0], inner_room(target)) for floor in FLOORS for _, target in crossings(floor)}
+    imported = {(target[0], inner_room(target)) for floor in ALL for _, target in crossings(floor)}
     assert [(floor, room) for floor, rooms in PUBLIC.items() for room in rooms if (floor, room) not in imported] == []
 
 
-@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("floor", ALL)
 def test_no_floor_imports_a_private_name_of_another(floor: str) -> None:
     wrong = []
     for path in sources(floor):
@@ -172,7 +211,7 @@ def test_no_floor_imports_a_private_name_of_another(floor: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("floor", FLOORS[:-1])
+@pytest.mark.parametrize("floor", LINKS)
 def test_the_tests_of_a_module_stand_in_its_folder_or_in_one_above(floor: str) -> None:
     modules: dict[str, list[Path]] = defaultdict(list)  # folders by the name of a module in them
     for path in sources(floor):
@@ -181,10 +220,12 @@ def test_the_tests_of_a_module_stand_in_its_folder_or_in_one_above(floor: str) -
     for path in (ROOT / "tests" / floor).rglob("test_*.py"):
         tests[path.parent.relative_to(ROOT / "tests")].append(path.relative_to(ROOT))
     assert tests
-    assert [folder for folder, files in tests.items() if not (ROOT / folder).is_dir() or len(files) == 1] == []
+    alone = 1 if floor != GUESTS else 0  # a folder of one file; the tests of a guest stand in its folder
+    assert [folder for folder, files in tests.items() if not (ROOT / folder).is_dir() or len(files) == alone] == []
     for folder, files in tests.items():
         for path in files:
-            homes = modules.get(path.stem.removeprefix("test_"), [])
+            homes = [home for home in modules.get(path.stem.removeprefix("test_"), [])
+                     if floor != GUESTS or home.parts[1] == path.parts[2]]
             assert not homes or any(home.is_relative_to(folder) for home in homes), f"{path} tests {homes}"
 
 

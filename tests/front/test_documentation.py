@@ -64,7 +64,7 @@ WITHOUT_OUTPUT = {
     ("triton", "seqtune import triton ~/.triton/cache --device triton:h200 --keys M,N,K --out caches.parquet"):
         "it needs a cache that a GPU filled",
 }
-_FOLDERS = "kernels|data|tuner|predictor|networks|seqtune|benchmarks|tests|docs"
+_FOLDERS = "kernels|data|tuner|predictor|networks|integrations|seqtune|benchmarks|tests|docs"
 
 
 @pytest.mark.usefixtures("few_rounds", "few_trees")

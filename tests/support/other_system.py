@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from docs.generate.import_arrows import FLOORS, sources
+from docs.generate.import_arrows import FLOORS, GUESTS, sources
 from seqtune.errors import MissingPackageError
 from tests.contracts.test_house import name_of
 
@@ -33,7 +33,7 @@ ATTRIBUTES = {"Darwin": _NOT_MAC, "Windows": (
 
 def modules() -> list[str]:
     """The names of all modules of seqtune."""
-    return sorted({name_of(path).removesuffix(".__main__") for floor in FLOORS for path in sources(floor)})
+    return sorted({name_of(path).removesuffix(".__main__") for floor in (*FLOORS, GUESTS) for path in sources(floor)})
 
 
 def loadable(names: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-FLOORS = ("kernels", "data", "tuner", "predictor", "networks")
+FLOORS = ("kernels", "data", "tuner", "predictor", "networks", "integrations")
 
 
 def build(folder: Path) -> Path:
@@ -35,7 +35,8 @@ def build(folder: Path) -> Path:
 def shipped(floor: str) -> list[Path]:
     """All files of a floor that a user needs."""
     return sorted(path for path in (ROOT / floor).rglob("*")
-                  if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith("."))
+                  if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+                  and path.name != "README.md")
 
 
 def front() -> list[Path]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqtune.errors import FormatError
-from seqtune.kernels.aiter.name import name_of, parts_of
+from seqtune.integrations.aiter.kernels.name import name_of, parts_of
 from seqtune.kernels.combinations import combinations
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import LONGEST_EXPRESSION

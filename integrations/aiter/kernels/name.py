@@ -13,8 +13,7 @@ import re
 from collections.abc import Mapping
 
 from seqtune.errors import FormatError
-
-from ..kernel import Setting
+from seqtune.kernels.kernel import Setting
 
 PARTS: Mapping[str, str] = {  # in decoding order -> meaning
     "head": "the name up to the tile: the library, and what its kernel computes",

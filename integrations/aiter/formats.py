@@ -18,17 +18,17 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from seqtune.data.csv_file import read_csv
+from seqtune.data.formats.declared_rows import DeclaredRow, imported, in_their_spaces
+from seqtune.data.formats.format import Format, ImportResult, check_columns, first_reason, report_of
+from seqtune.data.parquet_file import read_all
 from seqtune.errors import FormatError, ProblemError
-from seqtune.kernels.aiter.table import BACKEND, PRODUCTS, family_of, settings_of
 from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.problem import Problem
 
-from ..csv_file import read_csv
-from ..parquet_file import read_all
-from .declared_rows import DeclaredRow, imported, in_their_spaces
-from .format import Format, ImportResult, check_columns, first_reason, report_of
+from .kernels.table import BACKEND, PRODUCTS, family_of, settings_of
 
 LARGEST_FILE = 50_000_000  # bytes; the largest one of aiter has 1.5 million
 MOST_ROWS = 1_000_000

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from seqtune.errors import KernelError
+from seqtune.kernels.combinations import combinations
+from seqtune.kernels.kernel import Kernel, Parameter, Setting
 
-from ..combinations import combinations
-from ..kernel import Kernel, Parameter, Setting
 from .name import PARTS, parts_of
 
 BACKEND = "aiter"

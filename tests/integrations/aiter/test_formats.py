@@ -12,7 +12,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.table import format_of
 from seqtune.data.record import Status
 from seqtune.errors import FormatError
-from seqtune.kernels.aiter.name import name_of
+from seqtune.integrations.aiter.kernels.name import name_of
 from seqtune.kernels.space import SearchSpace
 from tests.support.winner_files import AITER, LARGE, SMALL, SYMBOL, public_table
 
