@@ -34,9 +34,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 
 from ..csv_file import read_csv
+from ..gpu_names import BACKEND, gpu_of
 from ..json_content import parse_json
 from ..record import Status
-from ..serving.gpu import BACKEND, gpu_of
 from .declared_rows import DeclaredRow, imported
 from .foreign_records import as_listed, is_setting, milliseconds, plain_word
 from .format import Format, ImportResult, Reader, Report, check_columns, check_names, first_reason, report_of

@@ -18,8 +18,8 @@ from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
 from seqtune.kernels.triton.text import AMD_ONLY
 
 from ..dataset import Dataset, configuration
+from ..gpu_names import gpu_of
 from ..record import Status
-from ..serving.gpu import gpu_of
 from ..serving.table_file import Settings, Table, TableFile, read_table
 from .declared_rows import DeclaredRow, imported
 from .format import ImportResult, Report, report_of

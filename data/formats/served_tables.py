@@ -16,7 +16,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
 from ..dataset import Dataset
-from ..serving.gpu import gpu_of
+from ..gpu_names import gpu_of
 from ..serving.nearest_choice import NearestChoices
 from ..serving.request import TOKENS, TRITON, ServingRequest, WantedFile, wanted_files
 from ..serving.table_file import Table, TableFile, table_text

@@ -22,12 +22,13 @@ LINKS = frozenset((*FLOORS[:-1], GUESTS))  # links in seqtune/ to the folders of
 PUBLIC = {
     "kernels": (
         "arithmetic", "c_text", "clblast", "combinations", "declaration", "devices", "enumeration", "expression",
-        "files", "gemlite", "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
+        "files", "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
         "membership", "miopen", "operations", "own_folders", "problem", "problem_sets", "registry",
         "resource_usage", "row_index", "say", "space", "spaces", "task", "triton", "version"),
     "data": (
-        "builds", "chosen_tasks", "csv_file", "dataset", "device_times", "formats", "journal", "json_content",
-        "machines", "measured_tasks", "parquet_file", "provenance", "record", "shipped_machines"),
+        "builds", "chosen_tasks", "csv_file", "dataset", "device_times", "formats", "gpu_names", "journal",
+        "json_content", "machines", "measured_tasks", "parquet_file", "provenance", "record",
+        "shipped_machines"),
     "tuner": (
         "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "building",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",

@@ -20,7 +20,7 @@ LIBRARIES: dict[str, str] = {
     "cuda": "seqtune.kernels.cuda.library:LIBRARY",
     "triton": "seqtune.kernels.triton.library:LIBRARY",
     "miopen": "seqtune.kernels.miopen.library:LIBRARY",
-    "gemlite": "seqtune.kernels.gemlite.library:LIBRARY",
+    "gemlite": "seqtune.integrations.gemlite.kernels.library:LIBRARY",
     "clblast": "seqtune.kernels.clblast.library:LIBRARY",
 }
 ALWAYS = ("llvm", "opencl", "cuda", "triton", "miopen", "gemlite")  # libraries in use without being named

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seqtune.data.serving.gpu import gpu_of
+from seqtune.data.gpu_names import gpu_of
 from seqtune.data.serving.request import ServingRequest, wanted_files
 from seqtune.errors import DeviceError, FormatError, SeqtuneError
 from tests.support.serving.models import write_model

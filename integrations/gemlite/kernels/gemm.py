@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..kernel import Kernel
+from seqtune.kernels.kernel import Kernel
+
 from .tile import BLOCK_K, BLOCK_M, BLOCK_N, LOAD_ORDER, MATRIX, MATRIX_TILE, MORE_SHARED, SOLVES, STAGES, WARPS, WAVES
 
 KERNEL = Kernel.of(

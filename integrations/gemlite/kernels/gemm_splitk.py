@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..kernel import Kernel, Parameter
+from seqtune.kernels.kernel import Kernel, Parameter
+
 from .tile import BLOCK_K, BLOCK_M, BLOCK_N, LOAD_ORDER, MATRIX, MATRIX_TILE, SOLVES, STAGES, WARPS, WAVES
 
 KERNEL = Kernel.of(

@@ -14,17 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from seqtune.data.formats.declared_rows import DeclaredRow, imported, in_their_spaces
+from seqtune.data.formats.format import Format, ImportResult, Report, check_columns, first_reason, report_of
+from seqtune.data.gpu_names import gpu_of
+from seqtune.data.json_content import read_object
+from seqtune.data.parquet_file import read_all
 from seqtune.errors import DeviceError, FormatError, MisuseError, ProblemError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.gemlite.library import KERNELS, LIBRARY
 from seqtune.kernels.kernel import Kernel, Setting
 from seqtune.kernels.problem import Problem
 
-from ..json_content import read_object
-from ..parquet_file import read_all
-from ..serving.gpu import gpu_of
-from .declared_rows import DeclaredRow, imported, in_their_spaces
-from .format import Format, ImportResult, Report, check_columns, first_reason, report_of
+from .kernels.library import KERNELS, LIBRARY
 
 MOST_ROWS = 1_000_000
 KEY = ("m", "n", "k", "group", "elements", "type_id")

@@ -8,7 +8,7 @@ matrix_instr_nonkdim 16) are no parameters.
 
 from __future__ import annotations
 
-from ..kernel import Parameter
+from seqtune.kernels.kernel import Parameter
 
 SIZES = (32, 64, 128, 256, 512)
 BLOCK_M = Parameter("BLOCK_SIZE_M", (16, 32, 64, 128, 256), "rows of the result of one thread block")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..kernel import Kernel, Parameter
+from seqtune.kernels.kernel import Kernel, Parameter
+
 from .tile import BOTH, SOLVES, VECTOR_LOAD_ORDER, VECTOR_TILE, WARPS, WAVES
 
 KERNEL = Kernel.of(

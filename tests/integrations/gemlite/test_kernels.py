@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from seqtune.integrations.gemlite.kernels.library import KERNELS
 from seqtune.kernels.declaration import from_json, to_json
-from seqtune.kernels.gemlite.library import KERNELS
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import spaces_for

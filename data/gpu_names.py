@@ -1,4 +1,4 @@
-"""GPU by the name that PyTorch gives it, which vLLM and SGLang write into the names of their files."""
+"""GPU by the name that PyTorch gives it, which servers and tuners write into their files and the names of these."""
 
 from __future__ import annotations
 
