@@ -87,10 +87,10 @@ FORMATS: Mapping[str, FormatEntry] = {
                            "gemlite's tuned configurations (.json, .parquet)", "read"),
     "aiter": FormatEntry("seqtune.integrations.aiter.formats:AITER", "aiter's tuned products (.csv, .parquet)", "read"),
     "helion-csv": FormatEntry(f"{_HERE}.helion_log:HELION", "Helion's log of a search (.csv)", "read"),
-    "clblast": FormatEntry(f"{_HERE}.clblast_export:JSON", "a folder of JSON files as CLBlast's tuners write", "write",
-                           options=_TRIALS),
-    "clblast-cpp": FormatEntry(f"{_HERE}.clblast_export:CPP", "rows of CLBlast's C++ database", "write", (".hpp",),
-                               _TRIALS),
+    "clblast": FormatEntry("seqtune.integrations.clblast.formats.export:JSON",
+                           "a folder of JSON files as CLBlast's tuners write", "write", options=_TRIALS),
+    "clblast-cpp": FormatEntry("seqtune.integrations.clblast.formats.export:CPP",
+                               "rows of CLBlast's C++ database", "write", (".hpp",), _TRIALS),
 }
 _LACKS = {"read": "cannot be read", "write": "cannot be written", "serve": "is read by no server"}
 

@@ -21,8 +21,8 @@ LINKS = frozenset((*FLOORS[:-1], GUESTS))  # links in seqtune/ to the folders of
 # folders, which do not include the folders inside them. All other rooms are private to their floor.
 PUBLIC = {
     "kernels": (
-        "arithmetic", "c_text", "clblast", "combinations", "declaration", "devices", "enumeration", "expression",
-        "files", "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
+        "arithmetic", "c_text", "combinations", "declaration", "devices", "enumeration", "expression", "files",
+        "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
         "membership", "miopen", "operations", "own_folders", "problem", "problem_sets", "registry",
         "resource_usage", "row_index", "say", "space", "spaces", "task", "triton", "version"),
     "data": (
@@ -30,7 +30,7 @@ PUBLIC = {
         "json_content", "machines", "measured_tasks", "parquet_file", "provenance", "record",
         "shipped_machines"),
     "tuner": (
-        "backends", "backends/clblast", "backends/llvm", "backends/opencl", "backends/triton", "building",
+        "backends", "backends/llvm", "backends/opencl", "backends/triton", "building",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
         "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
@@ -40,6 +40,7 @@ PUBLIC = {
     "networks": (
         "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",
         "program", "selection", "verification"),
+    "seqtune": ("api",),
 }
 
 Module = tuple[str, ...]  # ("kernels", "llvm", "direct"): the path of a file without its suffix

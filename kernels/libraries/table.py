@@ -21,7 +21,7 @@ LIBRARIES: dict[str, str] = {
     "triton": "seqtune.kernels.triton.library:LIBRARY",
     "miopen": "seqtune.kernels.miopen.library:LIBRARY",
     "gemlite": "seqtune.integrations.gemlite.kernels.library:LIBRARY",
-    "clblast": "seqtune.kernels.clblast.library:LIBRARY",
+    "clblast": "seqtune.integrations.clblast.kernels.library:LIBRARY",
 }
 ALWAYS = ("llvm", "opencl", "cuda", "triton", "miopen", "gemlite")  # libraries in use without being named
 # The libraries in use, in the order of use; an entry is resolved when it is needed.

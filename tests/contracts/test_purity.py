@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.kernels.clblast.library import LIBRARY as CLBLAST
+from seqtune.integrations.clblast.kernels.library import LIBRARY as CLBLAST
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate

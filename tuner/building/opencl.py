@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from seqtune.kernels.clblast.implementation import CLBlastImplementation
 from seqtune.kernels.launches.call_declaration import code_for
+from seqtune.kernels.launches.library_call import LibraryCall
+from seqtune.kernels.lookup import resolve
 
 from .c_language import c_string, defines
 from .called_folder import Language, call_for, called_folder, one_by_one
 from .called_text import Host
 from .chosen import Chosen, Files
-from .clblast import clblast_folder
 
 _HOST = Host(
     "struct _cl_mem *", "struct _cl_command_queue;    /* a cl_command_queue points to one, a cl_mem to the other */\n"
@@ -28,12 +28,17 @@ that pip installs with `pyopencl[pocl]` are found so:
     export PYOPENCL_HOME=$(python -c "import os, pyopencl; print(os.path.dirname(pyopencl.__file__))")
     export LD_LIBRARY_PATH=$PYOPENCL_HOME/.libs OPENCL_LIBRARY=$(ls $PYOPENCL_HOME/.libs/libOpenCL*)"""
 
+# name of a library of `LibraryCall` -> "module:attribute" of the function that writes the files of one of its kernels
+WRITERS = {"clblast": "seqtune.integrations.clblast.backend.building:clblast_folder"}
+
 
 @one_by_one
 def write(chosen: Chosen) -> Files:
     """The files of a kernel. Raises SeqtuneErrors."""
-    if isinstance(code_for(chosen.kernel, chosen.device.backend), CLBlastImplementation):
-        return clblast_folder(chosen)
+    code = code_for(chosen.kernel, chosen.device.backend)
+    if isinstance(code, LibraryCall):
+        files: Files = resolve(WRITERS[code.library])(chosen)  # type: ignore[operator]
+        return files
     call = call_for(chosen)
     lines = [line[begin:begin + _LONGEST] for line in call.source.text.splitlines(keepends=True)
              for begin in range(0, len(line), _LONGEST)]

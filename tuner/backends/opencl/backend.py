@@ -29,7 +29,7 @@ from .reference_work import OpenCLReferenceWork
 MOST_KEPT = 1 << 28  # bytes of packed operands in the host's memory, which often is the device's
 
 # name of an installed library that computes on OpenCL queues -> "module:attribute" of its Executable
-LIBRARIES = {"clblast": "seqtune.tuner.backends.clblast.executable:CLBlastExecutable"}
+LIBRARIES = {"clblast": "seqtune.integrations.clblast.backend.executable:CLBlastExecutable"}
 
 
 class OpenCLBackend:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seqtune.kernels.clblast import xgemm, xgemm_direct
-from seqtune.kernels.clblast.library import KERNELS, LIBRARY
+from seqtune.api.inputs import as_problem
+from seqtune.errors import DeviceError, SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.deadline import SECONDS
 
-from ...api.inputs import as_problem
-from ...errors import DeviceError, SeqtuneError
+from ..kernels import xgemm, xgemm_direct
+from ..kernels.library import KERNELS, LIBRARY
 
 FAMILIES = (xgemm.KERNEL, xgemm_direct.KERNEL)
 PROPOSALS = 5  # proposals that `tune` measures beside CLBlast's own default

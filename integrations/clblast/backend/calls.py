@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-from seqtune.kernels.clblast import xgemm, xgemm_direct
 from seqtune.kernels.kernel import Configuration, Setting
+from seqtune.tuner.backends.opencl import pocl
 
-from ..opencl import pocl
+from ..kernels import xgemm, xgemm_direct
 from .program_binaries import spared
 from .shared_library import CLBlast, CLBlastError, load_clblast
 

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.format import DriverFacts, Format, Report
+from seqtune.data.journal.journal import Journal
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import write_together, write_whole
 from seqtune.kernels.problem import Problem
 
-from ..dataset import Dataset
-from ..journal.journal import Journal
-from .clblast_results import DIRECT, XGEMM, KernelResults, results_of_all, results_of_one, times_of
-from .format import DriverFacts, Format, Report
+from .results import DIRECT, XGEMM, KernelResults, results_of_all, results_of_one, times_of
 
 PRECISION = 32
 # The variation of each tuner that has the most parameters, and the sizes that it tunes for unless told otherwise.

@@ -6,14 +6,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.kernels.clblast.library import LIBRARY
+from seqtune.errors import MisuseError, SeqtuneError
 
-from ...errors import MisuseError, SeqtuneError
+from ..kernels.library import LIBRARY
 from .choices import choice, product
 
 if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
-    from seqtune.tuner.backends.clblast.calls import CLBlastCalls, ParameterSets
+
+    from ..backend.calls import CLBlastCalls, ParameterSets
 
 
 def gemm(queue: Any, a: Any, b: Any, c: Any = None, *, trans_a: bool = False, trans_b: bool = False,
@@ -43,7 +44,7 @@ def gemm(queue: Any, a: Any, b: Any, c: Any = None, *, trans_a: bool = False, tr
     calls = _calls(queue)
     problem = product(m, n, k, trans_a, trans_b)
     calls.select(_settings(choice(queue, problem, checkpoint)))
-    from seqtune.tuner.backends.clblast.shared_library import CLBlastError
+    from ..backend.shared_library import CLBlastError
 
     try:
         calls.call((trans_a, trans_b), (m, n, k), (alpha, beta), buffers, offsets)
@@ -59,14 +60,14 @@ def defaults(queue: Any) -> ParameterSets:
 
 @lru_cache(maxsize=64)
 def _calls(queue: Any) -> CLBlastCalls:
-    from seqtune.tuner.backends.clblast.calls import CLBlastCalls
+    from ..backend.calls import CLBlastCalls
 
     return CLBlastCalls(queue)
 
 
 @lru_cache(maxsize=4096)
 def _settings(configuration: Configuration) -> ParameterSets:
-    from seqtune.tuner.backends.clblast.calls import parameter_sets
+    from ..backend.calls import parameter_sets
 
     return parameter_sets(configuration)
 

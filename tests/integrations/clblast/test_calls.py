@@ -11,16 +11,16 @@ import pytest
 
 from seqtune.data.record import Status
 from seqtune.errors import UnavailableError
-from seqtune.kernels.clblast import xgemm, xgemm_direct
-from seqtune.kernels.clblast.library import KERNELS
+from seqtune.integrations.clblast.backend import calls as calls_module
+from seqtune.integrations.clblast.backend import shared_library
+from seqtune.integrations.clblast.backend.calls import ALWAYS_DIRECT, DIRECT, ROUTINE, SWITCH, XGEMM, parameter_sets
+from seqtune.integrations.clblast.backend.shared_library import CLBlast, CLBlastError, load_clblast
+from seqtune.integrations.clblast.kernels import xgemm, xgemm_direct
+from seqtune.integrations.clblast.kernels.library import KERNELS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.backend import build_executable
-from seqtune.tuner.backends.clblast import calls as calls_module
-from seqtune.tuner.backends.clblast import shared_library
-from seqtune.tuner.backends.clblast.calls import ALWAYS_DIRECT, DIRECT, ROUTINE, SWITCH, XGEMM, parameter_sets
-from seqtune.tuner.backends.clblast.shared_library import CLBlast, CLBlastError, load_clblast
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options, check, check_and_time, prepare

@@ -14,10 +14,10 @@ from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
+from seqtune.tuner.backends.backend import BuildError, LaunchError, wall_clock
+from seqtune.tuner.backends.guarded_buffers import GuardedBuffers
+from seqtune.tuner.backends.opencl.programs import error_line
 
-from ..backend import BuildError, LaunchError, wall_clock
-from ..guarded_buffers import GuardedBuffers
-from ..opencl.programs import error_line
 from .calls import CLBlastCalls, parameter_sets
 from .shared_library import BUILD_FAILED, CLBlastError
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seqtune.data.record import Record, Status
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-
-from ..record import Record, Status
 
 XGEMM, DIRECT = "clblast.xgemm", "clblast.xgemm_direct"
 SWITCH = "XGEMM_MIN_INDIRECT_SIZE"

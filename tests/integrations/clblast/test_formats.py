@@ -14,7 +14,7 @@ import seqtune
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import MisuseError
-from seqtune.kernels.clblast import xgemm, xgemm_direct
+from seqtune.integrations.clblast.kernels import xgemm, xgemm_direct
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..backends.clblast.calls import parameter_sets
-from .chosen import Chosen, Files
-from .description import LAUNCH_JSON, README, launch_json, readme
+from seqtune.tuner.building.chosen import Chosen, Files
+from seqtune.tuner.building.description import LAUNCH_JSON, README, launch_json, readme
+
+from .calls import parameter_sets
 
 _HOW = """\
 CLBlast computes the product: no kernel is needed. A program in C or C++ that includes `{name}.h` calls

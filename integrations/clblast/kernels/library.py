@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..libraries.library import Library
+from seqtune.kernels.libraries.library import Library
 
 KERNELS: dict[str, str] = {
-    "clblast.xgemm": "seqtune.kernels.clblast.xgemm:KERNEL",
-    "clblast.xgemm_direct": "seqtune.kernels.clblast.xgemm_direct:KERNEL",
+    "clblast.xgemm": "seqtune.integrations.clblast.kernels.xgemm:KERNEL",
+    "clblast.xgemm_direct": "seqtune.integrations.clblast.kernels.xgemm_direct:KERNEL",
 }
 LIBRARY = Library("clblast", KERNELS, meaning="matrix products of CLBlast, with parameters set for each call",
                   backends=("opencl",), checkpoint="clblast", alone=True)

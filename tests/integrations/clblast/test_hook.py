@@ -12,15 +12,15 @@ import seqtune.clblast
 from seqtune import api
 from seqtune.api.library import use_library
 from seqtune.errors import ConfigurationError, MisuseError, UnavailableError
-from seqtune.hooks.clblast import choices
+from seqtune.integrations.clblast.backend.shared_library import load_clblast
+from seqtune.integrations.clblast.hook import choices
+from seqtune.integrations.clblast.kernels import xgemm
 from seqtune.kernels import registry
-from seqtune.kernels.clblast import xgemm
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.libraries.messages import message_of, of_message
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
-from seqtune.tuner.backends.clblast.shared_library import load_clblast
 from seqtune.tuner.backends.opencl import discovery
 from tests.support.command_line import Run
 from tests.support.oddities import CPU

@@ -10,9 +10,10 @@ Parameters that a configuration does not use have one value, so that no two conf
 
 from __future__ import annotations
 
-from ..kernel import Kernel, Parameter
-from ..launches.indexing import offsets_fit
-from .implementation import IMPLEMENTATION
+from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.launches.indexing import offsets_fit
+
+from .call import IMPLEMENTATION
 
 KERNEL = Kernel.of(
     name="clblast.xgemm",

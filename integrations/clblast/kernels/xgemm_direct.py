@@ -6,9 +6,10 @@ variation 2), with smaller work-groups in addition. `prior` holds the limits of 
 
 from __future__ import annotations
 
-from ..kernel import Kernel, Parameter
-from ..launches.indexing import offsets_fit
-from .implementation import IMPLEMENTATION
+from seqtune.kernels.kernel import Kernel, Parameter
+from seqtune.kernels.launches.indexing import offsets_fit
+
+from .call import IMPLEMENTATION
 
 # The edge of the cube below which CLBlast calls this kernel on devices that its database does not know.
 MIN_INDIRECT_SIZE = 896

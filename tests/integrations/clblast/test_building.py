@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from seqtune.kernels.clblast import xgemm_direct
+from seqtune.integrations.clblast.kernels import xgemm_direct
 from seqtune.kernels.linting.kernel import typical_device
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
