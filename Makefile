@@ -52,7 +52,7 @@ test-anywhere: develop
 	@$(BIN)/python -m tests.anywhere $(ANYWHERE_ARGUMENTS)
 
 test-peers: $(VENV)/.peers
-	@$(BIN)/python -m pytest tests/peers tests/front/hooks/test_helion.py $(PYTEST_ARGUMENTS)
+	@$(BIN)/python -m pytest tests/peers tests/integrations/helion/test_hook.py $(PYTEST_ARGUMENTS)
 
 test-arm: develop
 	@$(BIN)/python -m tests.anywhere.arm $(ARM_ARGUMENTS)

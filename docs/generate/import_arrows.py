@@ -40,7 +40,7 @@ PUBLIC = {
     "networks": (
         "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",
         "program", "selection", "verification"),
-    "seqtune": ("api",),
+    "seqtune": ("api", "hooks"),
 }
 
 Module = tuple[str, ...]  # ("kernels", "llvm", "direct"): the path of a file without its suffix

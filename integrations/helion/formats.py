@@ -23,6 +23,22 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from seqtune.data.csv_file import read_csv
+from seqtune.data.formats.declared_rows import DeclaredRow, imported
+from seqtune.data.formats.foreign_records import as_listed, is_setting, milliseconds, plain_word
+from seqtune.data.formats.format import (
+    Format,
+    ImportResult,
+    Reader,
+    Report,
+    check_columns,
+    check_names,
+    first_reason,
+    report_of,
+)
+from seqtune.data.gpu_names import BACKEND, gpu_of
+from seqtune.data.json_content import parse_json
+from seqtune.data.record import Status
 from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, ProblemError, shown
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import read_bounded
@@ -32,14 +48,6 @@ from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-
-from ..csv_file import read_csv
-from ..gpu_names import BACKEND, gpu_of
-from ..json_content import parse_json
-from ..record import Status
-from .declared_rows import DeclaredRow, imported
-from .foreign_records import as_listed, is_setting, milliseconds, plain_word
-from .format import Format, ImportResult, Reader, Report, check_columns, check_names, first_reason, report_of
 
 LARGEST_FILE = 100_000_000  # bytes
 LONGEST_CONFIG = 20_000  # characters

@@ -19,7 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.data.formats.helion_log import ELEMENT
+from seqtune.errors import ConfigurationError, KernelError, MisuseError, SeqtuneError, UnavailableError, one_line, shown
+from seqtune.hooks.asking import ANY, Asking, Bounds, Tool, declared, fitting, narrowed, problem_of
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.element_types import BY_TORCH_NAME
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
@@ -28,11 +29,12 @@ from seqtune.kernels.registry import kernel as registered
 from seqtune.kernels.task import Task
 from seqtune.kernels.triton.text import AMD_ONLY
 
-from ..errors import ConfigurationError, KernelError, MisuseError, SeqtuneError, UnavailableError, one_line, shown
-from .asking import ANY, Asking, Bounds, Tool, declared, fitting, narrowed, problem_of
+from .formats import ELEMENT
 
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
+
+__all__ = ["Autotuner", "autotuner", "seed_configs"]
 
 Describe = Callable[..., Mapping[str, "Value"]]  # the features of a problem, from the arguments of a kernel
 # What is read of Helion's ConfigSpec.
