@@ -20,7 +20,8 @@ from tests.support.paths import ROOT
 
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
-    "hooks.huggingface", "hooks.inductor", "huggingface", "inductor", "predictor.learning.labels.training",
+    "hooks.huggingface", "huggingface", "inductor", "integrations.inductor.hook",
+    "predictor.learning.labels.training",
     "predictor.learning.tasks.adaptation.retraining",
     "predictor.learning.tasks.loss", "predictor.learning.tasks.small.cross_validation",
     "predictor.learning.tasks.small.training", "predictor.learning.tasks.training", "predictor.training.state",

@@ -22,6 +22,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqtune.errors import KernelError, SeqtuneError, UnavailableError, check_installed, one_line
+from seqtune.hooks.asking import ANY, Asking, Tool, declared, fitting, narrowed, problem_of
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.element_types import BY_TORCH_NAME
 from seqtune.kernels.expression import Expression
@@ -32,9 +34,6 @@ from seqtune.kernels.task import Task
 from seqtune.kernels.version import VERSION
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.predictors import UNTRAINED, answers_for
-
-from ..errors import KernelError, SeqtuneError, UnavailableError, check_installed, one_line
-from .asking import ANY, Asking, Tool, declared, fitting, narrowed, problem_of
 
 check_installed("pytorch", "torch")
 
@@ -50,6 +49,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
+
+__all__ = ["PredictedChoices", "choosing", "kernel_options"]
 
 TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "scaled_mm": "triton::mm", "bmm": "triton::bmm",
              "baddbmm": "triton::bmm"}  # Inductor's word for an operation -> the template that is answered
