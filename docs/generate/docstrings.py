@@ -7,8 +7,8 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-PUBLIC = ("seqtune", "seqtune.errors", "seqtune.figures", "seqtune.huggingface", "seqtune.kerneltuner",
-          "seqtune.pytorch")
+PUBLIC = ("seqtune", "seqtune.errors", "seqtune.figures", "seqtune.huggingface",
+          "seqtune.integrations.kernel_tuner.hook.strategy", "seqtune.pytorch")
 
 
 def missing() -> list[str]:

@@ -12,11 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seqtune.api.replaying import recorded_spaces
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.data.formats.foreign_records import is_setting, setting, to_dataset
-from seqtune.data.formats.kernel_tuner import read_cache
+from seqtune.data.formats.foreign_records import is_setting, setting
 from seqtune.data.formats.recorded_spaces import read_recorded, recordings
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
@@ -25,7 +23,6 @@ from tests.support.recorded_files import (
     CONFIGURATIONS,
     SPACE,
     VALUES,
-    cache,
     milliseconds,
     rows,
     write_recorded,
@@ -124,16 +121,6 @@ def test_values_of_other_tools_keep_their_types() -> None:
         assert not is_setting(value)
         with pytest.raises(FormatError):
             setting(value)
-
-
-@pytest.mark.parametrize("change", [
-    {"device_name": "\ud800 x"}, {"kernel_name": "\ud800"}, {"kernel_name": "Unknown"}, {"kernel_name": 12},
-    {"problem_size": ["\ud800"]}, {"problem_size": [10**400]}])
-def test_words_and_numbers_that_no_file_can_hold_are_read_again(tmp_path: Path, change: dict[str, Any]) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({**cache(), **change}))
-    to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner").write(tmp_path / "out.parquet")
-    recorded, = recorded_spaces(read_dataset(tmp_path / "out.parquet"))
-    assert len(recorded.seconds) == len(CONFIGURATIONS)
 
 
 def test_recorded_rows_without_sense_are_counted_and_left_out(tmp_path: Path) -> None:

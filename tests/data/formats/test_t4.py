@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtune.data.formats.foreign_records import to_dataset
-from seqtune.data.formats.kernel_tuner import read_cache
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.record import Status
 from seqtune.errors import FormatError
-from tests.support.recorded_files import cache
 from tests.support.records import DEVICE, PROBLEM, RECORDS, record
 
 
@@ -33,22 +30,6 @@ def test_t4_goes_out_and_comes_back(tmp_path: Path) -> None:
     assert found.rows[0].seconds == pytest.approx(1e-3)
     assert found.rows[0].samples == 2
     assert found.rows[0].build_seconds == pytest.approx(0.25)
-
-
-def test_numbers_and_booleans_of_a_cache_are_numbers_and_booleans_in_t4(tmp_path: Path) -> None:
-    settings = [{"scale": scale, "flag": flag, "size": 16, "mode": "1"} for scale in (0.5, 1.0)
-                for flag in (True, False)]
-    content = cache()
-    content |= {"tune_params_keys": list(settings[0]), "tune_params": {"scale": [1.0, 0.5], "flag": [True, False],
-                "size": [16], "mode": ["1"]}, "cache": {str(one): {**one, "time": 1.0} for one in settings}}
-    (tmp_path / "cache.json").write_text(json.dumps(content))
-    data = to_dataset([read_cache(tmp_path / "cache.json")], "kernel-tuner")
-    written = results(data.records(), next(iter(data.problems())), next(iter(data.devices.values())))
-    assert json.dumps([one["configuration"] for one in written["results"]]) == json.dumps(settings)
-    (tmp_path / "t4.json").write_text(json.dumps(written))
-    again = to_dataset([read_t4(tmp_path / "t4.json")], "t4")
-    assert sorted(again.rows["configuration"]) == sorted(data.rows["configuration"])
-    assert set(again.rows["kernel_version"]) == {2}
 
 
 def test_competing_kernel_families_are_a_parameter_of_t4() -> None:

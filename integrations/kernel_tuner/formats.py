@@ -16,14 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Setting
-from seqtune.kernels.operations.feature import Value
-
-from ..json_content import read_object
-from ..record import Measurement, Status
-from .foreign_records import (
+from seqtune.data.formats.foreign_records import (
     STATUSES,
     UNKNOWN_OUTCOME,
     ForeignRecord,
@@ -38,7 +31,13 @@ from .foreign_records import (
     single_name,
     why_no_settings,
 )
-from .format import Format, ImportResult, Reader, check_names
+from seqtune.data.formats.format import Format, ImportResult, Reader, check_names
+from seqtune.data.json_content import read_object
+from seqtune.data.record import Measurement, Status
+from seqtune.errors import FormatError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Setting
+from seqtune.kernels.operations.feature import Value
 
 
 def read_cache(path: Path, device: str | None = None, keys: Sequence[str] = ()) -> ForeignRecords:

@@ -1,7 +1,14 @@
-"""The object for the argument `strategy` of Kernel Tuner's `tune_kernel` (documented as `seqtune.kerneltuner`).
+"""The argument `strategy` of Kernel Tuner's `tune_kernel`. Users know this module as `seqtune.kerneltuner`.
 
-Kernel Tuner's hook is the class `OptAlg` (kernel_tuner/strategies/wrapper.py): its cost function is called with one
-configuration after the other and raises an exception when the budget ends.
+    >>> from kernel_tuner import tune_kernel  # doctest: +SKIP
+    >>> from seqtune.kerneltuner import strategy
+    >>> tune_kernel(..., strategy=strategy(), strategy_options={"max_fevals": 100})  # doctest: +SKIP
+    >>> tune_kernel(..., strategy=strategy(checkpoint="mine"))  # doctest: +SKIP
+
+Kernel Tuner compiles, runs and checks; our strategy proposes the configurations. With a checkpoint that was trained on
+caches of the kernel, the checkpoint's proposals for the problem come first. Kernel Tuner's hook is the class `OptAlg`
+(kernel_tuner/strategies/wrapper.py): its cost function is called with one configuration after the other and raises an
+exception when the budget ends.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ import numpy as np
 
 from seqtune.data.formats.foreign_records import as_listed
 from seqtune.data.record import Measurement, Status
+from seqtune.errors import MisuseError, UnavailableError, shown
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.problem import Problem
@@ -24,8 +32,9 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.strategies.strategy import SearchContext, StrategyFactory
 from seqtune.tuner.strategies.table import strategy_entry, strategy_factory
 
-from ...errors import MisuseError, UnavailableError, shown
 from .warm_start import PROPOSALS, Settings, WarmStart, plain_setting
+
+__all__ = ["strategy"]
 
 _DEVICE = Device("kernel-tuner", "recorded", "unknown", "none")
 _PROBLEM = Problem.make("recorded")

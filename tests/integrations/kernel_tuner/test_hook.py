@@ -17,8 +17,8 @@ from seqtune.api import exchanging as exchange
 from seqtune.data.dataset import Dataset
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError, is_installed
-from seqtune.hooks.kernel_tuner.strategy import search, space_of, warm_start
-from seqtune.hooks.kernel_tuner.warm_start import WarmStart
+from seqtune.integrations.kernel_tuner.hook.strategy import search, space_of, warm_start
+from seqtune.integrations.kernel_tuner.hook.warm_start import WarmStart
 from seqtune.kerneltuner import strategy
 from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.tuner.strategies.local import Local

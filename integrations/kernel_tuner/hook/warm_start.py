@@ -22,13 +22,12 @@ from seqtune.data.formats.foreign_records import (
     recorded_problem,
     setting,
 )
+from seqtune.errors import CheckpointError, MisuseError
 from seqtune.kernels.kernel import Kernel, Parameter, Setting, identity
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.predictors import cached_checkpoint
-
-from ...errors import CheckpointError, MisuseError
 
 if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem

@@ -6,14 +6,18 @@ import gzip
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seqtune.api.replaying import recorded_spaces
 from seqtune.data.dataset import Dataset
+from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.formats.foreign_records import ForeignRecord, ForeignRecords, to_dataset
-from seqtune.data.formats.kernel_tuner import read_cache
+from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.record import Status
 from seqtune.errors import FormatError
+from seqtune.integrations.kernel_tuner.formats import read_cache
 from seqtune.kernels.kernel import Configuration
 from tests.support.recorded_files import (
     CONFIGURATIONS,
@@ -121,3 +125,29 @@ def test_what_two_files_tell_is_kept_once_whatever_the_order_of_their_parameters
     data = to_dataset([read_cache(tmp_path / name) for name in ("a.json", "b.json")], "kernel-tuner")
     assert times(data, "recorded:The-Fast-One").keys() == {key(*one) for one in CONFIGURATIONS}
     assert len(data.rows) == len(CONFIGURATIONS)
+
+
+@pytest.mark.parametrize("change", [
+    {"device_name": "\ud800 x"}, {"kernel_name": "\ud800"}, {"kernel_name": "Unknown"}, {"kernel_name": 12},
+    {"problem_size": ["\ud800"]}, {"problem_size": [10**400]}])
+def test_words_and_numbers_that_no_file_can_hold_are_read_again(tmp_path: Path, change: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**cache(), **change}))
+    to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner").write(tmp_path / "out.parquet")
+    recorded, = recorded_spaces(read_dataset(tmp_path / "out.parquet"))
+    assert len(recorded.seconds) == len(CONFIGURATIONS)
+
+
+def test_numbers_and_booleans_of_a_cache_are_numbers_and_booleans_in_t4(tmp_path: Path) -> None:
+    settings = [{"scale": scale, "flag": flag, "size": 16, "mode": "1"} for scale in (0.5, 1.0)
+                for flag in (True, False)]
+    content = cache()
+    content |= {"tune_params_keys": list(settings[0]), "tune_params": {"scale": [1.0, 0.5], "flag": [True, False],
+                "size": [16], "mode": ["1"]}, "cache": {str(one): {**one, "time": 1.0} for one in settings}}
+    (tmp_path / "cache.json").write_text(json.dumps(content))
+    data = to_dataset([read_cache(tmp_path / "cache.json")], "kernel-tuner")
+    written = results(data.records(), next(iter(data.problems())), next(iter(data.devices.values())))
+    assert json.dumps([one["configuration"] for one in written["results"]]) == json.dumps(settings)
+    (tmp_path / "t4.json").write_text(json.dumps(written))
+    again = to_dataset([read_t4(tmp_path / "t4.json")], "t4")
+    assert sorted(again.rows["configuration"]) == sorted(data.rows["configuration"])
+    assert set(again.rows["kernel_version"]) == {2}
