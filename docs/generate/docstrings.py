@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-PUBLIC = ("seqtune", "seqtune.errors", "seqtune.figures", "seqtune.huggingface",
+PUBLIC = ("seqtune", "seqtune.errors", "seqtune.figures", "seqtune.integrations.huggingface.hook",
           "seqtune.integrations.kernel_tuner.hook.strategy", "seqtune.pytorch")
 
 

@@ -20,7 +20,7 @@ from tests.support.paths import ROOT
 
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
-    "hooks.huggingface", "huggingface", "inductor", "integrations.inductor.hook",
+    "huggingface", "inductor", "integrations.huggingface.hook", "integrations.inductor.hook",
     "predictor.learning.labels.training",
     "predictor.learning.tasks.adaptation.retraining",
     "predictor.learning.tasks.loss", "predictor.learning.tasks.small.cross_validation",

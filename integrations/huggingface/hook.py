@@ -1,15 +1,26 @@
-"""The hook of Hugging Face transformers, whose documented name is `seqtune.huggingface`."""
+"""Hugging Face transformers: importing this module registers the translator with its Auto classes.
+
+    import seqtune.huggingface
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(folder)
+    sentences = seqtune.huggingface.sentences(folder, [task])
+    sequences = model.generate(**sentences.arguments(), num_beams=8, num_return_sequences=5)
+    configurations, = sentences.configurations(sequences)
+
+`generate` is constrained by the search spaces and gives the beams of `seqtune predict` before its trees reorder them.
+Users know this module as `seqtune.huggingface`; it needs `pip install 'seqtune[huggingface]'`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from seqtune.errors import MisuseError, check_installed
 from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import FORMER, MODEL_TYPE
-
-from ..errors import MisuseError, check_installed
 
 check_installed("huggingface", "torch", "transformers")
 
