@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PUBLIC = ("seqtune", "seqtune.errors", "seqtune.figures", "seqtune.integrations.huggingface.hook",
-          "seqtune.integrations.kernel_tuner.hook.strategy", "seqtune.pytorch")
+          "seqtune.integrations.kernel_tuner.hook.strategy", "seqtune.integrations.pytorch.hook")
 
 
 def missing() -> list[str]:

@@ -1,5 +1,1 @@
-"""The backend of torch.compile under the name in the entry point `torch_dynamo_backends`."""
-
-from ..hooks.pytorch.dynamo import backend
-
-__all__ = ["backend"]
+from seqtune.integrations.pytorch.hook.dynamo import *  # noqa: F403

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtune.errors import FormatError, MisuseError, UnavailableError
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.integrations.pytorch.hook.optimization import optimize
 from seqtune.kernels.devices.device import Device
 from seqtune.networks.node_list import NodeList
 from seqtune.networks.nodes import (

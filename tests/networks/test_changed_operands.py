@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import SeqtuneWarning
-from seqtune.hooks.pytorch.dynamo import backend
+from seqtune.integrations.pytorch.hook.dynamo import backend
 from seqtune.networks.capture.overlap import share_memory
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized

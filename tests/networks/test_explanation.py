@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
-from seqtune.hooks.pytorch.optimization import Optimizer
+from seqtune.integrations.pytorch.hook.optimization import Optimizer
 from seqtune.networks.explanation import ExplainedStep, NetworkExplanation
 from seqtune.networks.optimized import Optimized
 from seqtune.pytorch import explain

@@ -52,7 +52,7 @@ RUN = """
 import contextlib, importlib, io, json, pkgutil, sys, traceback
 from seqtune.__main__ import main
 
-LOADING = ("seqtune.networks", "seqtune.hooks.pytorch", "seqtune.pytorch", "seqtune.__main__")
+LOADING = ("seqtune.networks", "seqtune.integrations.pytorch", "seqtune.pytorch", "seqtune.__main__")
 
 def modules():
     import seqtune

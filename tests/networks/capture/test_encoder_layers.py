@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 
 from seqtune.errors import MisuseError, SeqtuneWarning
-from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms
+from seqtune.integrations.pytorch.hook.dynamo import BackendOptions, ShapedPrograms
 from seqtune.networks.capture.encoder_layers import FUSED, encoder_layer
 from seqtune.networks.optimized import Optimized
 from tests.support.llvm import needs_llvm

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtune.hooks.pytorch.dynamo import backend
+from seqtune.integrations.pytorch.hook.dynamo import backend
 from seqtune.networks.optimized import Optimized
 from tests.support.llvm import needs_llvm
 

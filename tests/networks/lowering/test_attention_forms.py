@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtune.hooks.pytorch.dynamo import backend
+from seqtune.integrations.pytorch.hook.dynamo import backend
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.optimized import Optimized
 from tests.networks.test_networks import steps_of

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.integrations.pytorch.hook.optimization import optimize
 from seqtune.kernels.devices.device import Device
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.node_list import NodeList

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from seqtune.errors import FormatError, MisuseError, SeqtuneError
-from seqtune.hooks.pytorch.optimization import Optimizer, optimize
-from seqtune.hooks.pytorch.tools import Tools
+from seqtune.integrations.pytorch.hook.optimization import Optimizer, optimize
+from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.networks.selection.choices import MOST_BYTES

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from seqtune.errors import FormatError
-from seqtune.hooks.pytorch.optimization import Optimizer, optimize
-from seqtune.hooks.pytorch.tools import Tools
+from seqtune.integrations.pytorch.hook.optimization import Optimizer, optimize
+from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace

@@ -21,8 +21,8 @@ from torch import nn
 from seqtune.api import predict
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, MisuseError, SeqtuneError, SeqtuneWarning
-from seqtune.hooks.pytorch.optimization import Optimizer, optimize
-from seqtune.hooks.pytorch.tools import Tools
+from seqtune.integrations.pytorch.hook.optimization import Optimizer, optimize
+from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem

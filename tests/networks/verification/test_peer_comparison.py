@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, SeqtuneWarning, UnavailableError
-from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms
-from seqtune.hooks.pytorch.optimization import Optimizer
-from seqtune.hooks.pytorch.tools import Tools
+from seqtune.integrations.pytorch.hook.dynamo import BackendOptions, ShapedPrograms
+from seqtune.integrations.pytorch.hook.optimization import Optimizer
+from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.optimized import Optimized

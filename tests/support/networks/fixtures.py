@@ -46,7 +46,7 @@ def seed() -> None:
 @pytest.fixture
 def quick(checkpoint: Path) -> Callable[..., Optimized]:
     """`optimize` without measuring, on one thread."""
-    from seqtune.hooks.pytorch.optimization import optimize
+    from seqtune.integrations.pytorch.hook.optimization import optimize
     from seqtune.networks.program.device_threads import device_for_threads
 
     one_thread = device_for_threads(1)  # llvm:1 on more cores than one

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import MisuseError
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.integrations.pytorch.hook.optimization import optimize
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import discovery as llvm
@@ -311,7 +311,7 @@ def test_whatever_fails_inside_is_a_misuse_with_the_reason(monkeypatch: pytest.M
     def failing(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("nothing to divide")
 
-    monkeypatch.setattr("seqtune.hooks.pytorch.optimization.compile_parts", failing)
+    monkeypatch.setattr("seqtune.integrations.pytorch.hook.optimization.compile_parts", failing)
     model, x = nn.Linear(4, 4).eval(), torch.randn(2, 4)
     with pytest.raises(MisuseError, match="this Linear cannot be optimised: ZeroDivisionError: nothing to divide"):
         optimize(model, x, verify=False)

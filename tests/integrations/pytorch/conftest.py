@@ -10,7 +10,7 @@ import pytest
 from tests.support.networks.fixtures import one_thread, own_journal, quick, seed
 
 if TYPE_CHECKING:
-    from seqtune.hooks.pytorch.dynamo import ShapedPrograms
+    from seqtune.integrations.pytorch.hook.dynamo import ShapedPrograms
 
 __all__ = ["graphs", "noting", "one_thread", "own_journal", "quick", "seed"]
 
@@ -24,7 +24,7 @@ def graphs() -> list[ShapedPrograms]:
 @pytest.fixture
 def noting(graphs: list[ShapedPrograms]) -> Callable[..., Any]:
     """A backend of torch.compile with these options that notes its graphs; or, with limits or tools, one with these."""
-    from seqtune.hooks.pytorch.dynamo import BackendOptions, ShapedPrograms, backend
+    from seqtune.integrations.pytorch.hook.dynamo import BackendOptions, ShapedPrograms, backend
 
     def made(options: dict[str, Any], **parts: Any) -> Any:
         def noted(module: Any, inputs: Any) -> Any:

@@ -22,6 +22,8 @@ from torch import Tensor, fx
 from torch._dynamo.convert_frame import compile_lock
 from torch.export import ExportedProgram
 
+from seqtune.api.inputs import check_flag, check_own_journal, check_positive
+from seqtune.errors import CheckpointError, FormatError, MisuseError, SeqtuneError, one_line, shown, warned
 from seqtune.kernels.files import check_path
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.say import silent
@@ -39,9 +41,9 @@ from seqtune.networks.verification.peer_graph import check_compared
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
-from ...api.inputs import check_flag, check_own_journal, check_positive
-from ...errors import CheckpointError, FormatError, MisuseError, SeqtuneError, one_line, shown, warned
 from .tools import TOOLS, Tools, warn_of_load
+
+__all__ = ["backend"]
 
 FALLBACKS = ("inductor", "eager")
 Values = Sequence[Any]

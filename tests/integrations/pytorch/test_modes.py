@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 
 from seqtune.errors import MisuseError, SeqtuneWarning
-from seqtune.hooks.pytorch.dynamo import backend
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.integrations.pytorch.hook.dynamo import backend
+from seqtune.integrations.pytorch.hook.optimization import optimize
 from seqtune.networks.optimized import Optimized
 from tests.support.llvm import needs_llvm
 

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from seqtune.errors import SeqtuneWarning
-from seqtune.hooks.pytorch.dynamo import Limits, ShapedPrograms
-from seqtune.hooks.pytorch.tools import Tools
+from seqtune.integrations.pytorch.hook.dynamo import Limits, ShapedPrograms
+from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.networks.compiler import CompiledGraph

@@ -33,6 +33,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from seqtune.api.inputs import as_device, check_flag, check_own_journal, check_positive
+from seqtune.errors import MisuseError, SeqtuneError, one_line, shown
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import check_path
 from seqtune.kernels.say import Say, silent
@@ -62,8 +64,6 @@ from seqtune.networks.verification.peer_graph import check_compared
 from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
-from ...api.inputs import as_device, check_flag, check_own_journal, check_positive
-from ...errors import MisuseError, SeqtuneError, one_line, shown
 from .tools import TOOLS, Tools, warn_of_load
 
 INTERRUPTED = "optimize was stopped; the verdicts so far are kept, and the same call goes on from there"

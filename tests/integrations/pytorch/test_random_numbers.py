@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtune.hooks.pytorch.dynamo import backend
-from seqtune.hooks.pytorch.optimization import optimize
+from seqtune.integrations.pytorch.hook.dynamo import backend
+from seqtune.integrations.pytorch.hook.optimization import optimize
 from tests.support.llvm import needs_llvm
 
 pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]

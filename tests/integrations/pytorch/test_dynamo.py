@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import MisuseError, SeqtuneWarning
-from seqtune.hooks.pytorch import dynamo
-from seqtune.hooks.pytorch.dynamo import BackendOptions, Limits, ShapedPrograms, backend
-from seqtune.hooks.pytorch.optimization import optimize
-from seqtune.hooks.pytorch.tools import Tools
+from seqtune.integrations.pytorch.hook import dynamo
+from seqtune.integrations.pytorch.hook.dynamo import BackendOptions, Limits, ShapedPrograms, backend
+from seqtune.integrations.pytorch.hook.optimization import optimize
+from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.networks.selection.choices import Choice

@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from seqtune.errors import warned
 from seqtune.kernels.devices.device import Device
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import binder_of
 from seqtune.networks.selection.layer_predictor import LayerPredictor
 from seqtune.networks.verification.peer_comparison import PeerComparison
 from seqtune.networks.verification.verifier import NetworkVerifier
-
-from ...errors import warned
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,12 @@
-"""PyTorch's hooks: `optimize`, and the backend of torch.compile. Their documented name is `seqtune.pytorch`."""
+"""PyTorch models with tuned kernels, and the backend of torch.compile. Users know this package as `seqtune.pytorch`.
 
-from ...errors import check_installed
+    >>> from seqtune.pytorch import optimize
+    >>> fast = optimize(model, example)  # doctest: +SKIP
+
+Importing it loads PyTorch: `pip install 'seqtune[pytorch]'`.
+"""
+
+from seqtune.errors import check_installed
 
 check_installed("pytorch", "torch")
 
