@@ -1,14 +1,1 @@
-"""Hooks of triton.autotune: predicted configurations instead of a benchmark, and a record of every benchmark.
-
-    >>> import triton, seqtune.triton
-    >>> @triton.autotune(configs=seqtune.triton.space("gemm"), key=["M", "N", "K"],
-    ...                  prune_configs_by=seqtune.triton.prune("gemm", m="M", n="N", k="K"))  # doctest: +SKIP
-    ... @triton.jit
-    ... def matmul(...): ...
-
-Triton is imported when a function here is called.
-"""
-
-from .hooks.triton import Recording, prune, record, space
-
-__all__ = ["Recording", "prune", "record", "space"]
+from seqtune.integrations.triton.hook import *  # noqa: F403

@@ -1,1 +1,1 @@
-"""Hooks: where other software asks. The documented name of each is a module of `seqtune` itself."""
+"""Hooks: what the hooks of foreign tools (`integrations/*/hook`) share."""

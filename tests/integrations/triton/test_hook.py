@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.triton_cache import TRITON
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import MisuseError, SeqtuneWarning
+from seqtune.integrations.triton.formats import TRITON
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.triton.text import AMD_ONLY
 from tests.support.confidence import expect

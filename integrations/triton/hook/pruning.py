@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtune.data.formats.triton_cache import OPTIONS
+from seqtune.errors import MisuseError, SeqtuneError, shown
+from seqtune.hooks.asking import ANY, Asking, Tool, declared, narrowed
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.element_types import BY_TORCH_NAME
 from seqtune.kernels.kernel import Configuration, Kernel
@@ -21,8 +22,7 @@ from seqtune.kernels.task import Task
 from seqtune.kernels.triton.text import AMD_ONLY
 from seqtune.predictor.answering import answering
 
-from ...errors import MisuseError, SeqtuneError, shown
-from ..asking import ANY, Asking, Tool, declared, narrowed
+from ..formats import OPTIONS
 from .configs import check_names, config_of, family_of, nearest, settings_of
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from seqtune.data.formats.foreign_records import plain_word, version_of
-from seqtune.data.formats.triton_cache import OPTIONS, config_settings, key_features, timed
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
+from seqtune.errors import SeqtuneError, SeqtuneWarning
+from seqtune.hooks.running_device import running_device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from ...errors import SeqtuneError, SeqtuneWarning
-from ..running_device import running_device
+from ..formats import OPTIONS, config_settings, key_features, timed
 from .configs import library
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Recording:
 
 def listening_knobs() -> Any:
     """Triton's `knobs.autotuning`. Raises UnavailableError where it has no listener."""
-    from ...errors import UnavailableError
+    from seqtune.errors import UnavailableError
 
     triton = library()
     knobs = getattr(getattr(triton, "knobs", None), "autotuning", None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seqtune.data.formats.triton_cache import OPTIONS
+from seqtune.errors import MisuseError, check_installed
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
 from seqtune.kernels.registry import is_registered, kernel
 
-from ...errors import MisuseError, check_installed
+from ..formats import OPTIONS
 
 # BLOCK_M, BLOCK_N, BLOCK_K, num_warps and num_stages of `space("gemm")` after the default: large blocks for large
 # products, flat ones for few rows, deep ones for small products. None needs more than 100 KB of shared memory.

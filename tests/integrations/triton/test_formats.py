@@ -12,9 +12,9 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.triton_cache import key_features, read_autotune
 from seqtune.data.record import Status
 from seqtune.errors import FormatError, MisuseError
+from seqtune.integrations.triton.formats import key_features, read_autotune
 from seqtune.kernels.task import Task
 
 KEY = [512, 1024, 256, "torch.float16", "torch.float16", "torch.float32"]

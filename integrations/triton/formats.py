@@ -16,15 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.devices.accelerators import described, similar_names
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Setting
-from seqtune.kernels.operations.feature import Value
-
-from ..json_content import read_object
-from ..record import Status
-from .foreign_records import (
+from seqtune.data.formats.foreign_records import (
     LARGEST_SIZE,
     UNKNOWN_OUTCOME,
     ForeignRecord,
@@ -36,7 +28,14 @@ from .foreign_records import (
     setting,
     why_no_settings,
 )
-from .format import NAME, Format, ImportResult, check_names
+from seqtune.data.formats.format import NAME, Format, ImportResult, check_names
+from seqtune.data.json_content import read_object
+from seqtune.data.record import Status
+from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.devices.accelerators import described, similar_names
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Setting
+from seqtune.kernels.operations.feature import Value
 
 MOST_FAULTS = 10  # damaged files that are named; all are counted
 MOST_KEYS = 64  # entries of a key
