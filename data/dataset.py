@@ -51,7 +51,6 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import replacing
 from seqtune.kernels.kernel import Configuration, Kernel, is_setting
 from seqtune.kernels.libraries.versions import KernelVersions
-from seqtune.kernels.miopen.solver import BACKEND
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import parse_keys
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -69,6 +68,7 @@ from .record import Measurement, Record, Status
 from .shipped_machines import SHIPPED
 
 MOST_ROWS = 20_000_000  # of a data set, which is held in memory as a whole
+LABELLED = ("miopen",)  # backends of which data sets hold another tuner's labels and solver times, no measurements
 _WORD = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema([
     ("device", _WORD), ("problem", _WORD), ("kernel", _WORD), ("kernel_version", pa.int32()),
@@ -102,8 +102,8 @@ class Dataset:
 
     @property
     def holds_labels(self) -> bool:
-        """Whether it holds MIOpen's labels and solver times instead of measurements and other tuners' choices."""
-        return bool(len(self)) and all(device.backend == BACKEND for device in self.devices.values())
+        """Whether it holds labels and solver times (`LABELLED`) instead of measurements and other tuners' choices."""
+        return bool(len(self)) and all(device.backend in LABELLED for device in self.devices.values())
 
     @property
     def frame(self) -> pd.DataFrame:

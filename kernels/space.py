@@ -323,10 +323,16 @@ def _why_empty(space: SearchSpace) -> str:
             f"{'all' if alone else 'the last'}{'' if reason == text else f' ({reason})'}")
 
 
+# Operation and instruction set -> the kernels of a tool that can be predicted, of an operation of their own
+_FOREIGN_HINTS = {
+    ("conv2d", "amdgcn"): "; MIOpen's can be predicted (--device miopen:{0.architecture}_{0.compute_units})",
+}
+
+
 def _elsewhere(problem: Problem, device: Device, chosen: Sequence[Kernel]) -> str:
     """A hint at the backends with kernels for the problem's operation, if none of these families solves it.
 
-    For convolutions on AMD's GPUs it names the device of MIOpen, whose solvers have an operation of their own.
+    `_FOREIGN_HINTS` names a tool's device where its kernels have an operation of their own.
     """
     if any(family.operation == problem.type for family in chosen):
         return ""
@@ -334,6 +340,4 @@ def _elsewhere(problem: Problem, device: Device, chosen: Sequence[Kernel]) -> st
     devices = " or ".join(f"--device {COMMAND_DEVICE if backend == 'command' else f'{backend}:0'}"
                           for backend in backends)
     hint = f"; its kernels run on {', '.join(backends)} ({devices})" if backends else ""
-    if problem.type == "conv2d" and device.instruction_set == "amdgcn":
-        hint += f"; MIOpen's can be predicted (--device miopen:{device.architecture}_{device.compute_units})"
-    return hint
+    return hint + _FOREIGN_HINTS.get((problem.type, device.instruction_set), "").format(device)

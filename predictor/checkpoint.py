@@ -38,6 +38,7 @@ from .checkpoint_folder import FORMER, MODEL_TYPE, MOST_LAYERS, About, Checkpoin
 from .confidence.model import ConfidenceModel
 from .experts.expert import Expert, Opinions, ask
 from .experts.process import Processes
+from .labels import LearnedLabels, read_labels
 from .largest import NONE_LEARNED, Largest
 from .proposing import ConfidenceEstimator, Evidence, Proposer
 from .sequence import beam
@@ -51,7 +52,6 @@ from .trees.forest import read_arrays
 from .trees.ranker import Ranker
 
 if TYPE_CHECKING:
-    from .labels.learned import LearnedLabels
     from .translator.translator import Translator
 
 PROCESSES = "processes.safetensors"
@@ -112,11 +112,8 @@ class Checkpoint:
                 name for kernel in about.kernels for name, _ in kernel.derived} - set(vocabulary.derived):
             raise CheckpointError(f"{folder.path}: its vocabulary lacks a derived quantity of its own kernels")
         state = _weights(folder)
-        labels = None
-        if about.choices is not None:
-            from .labels.learned import LearnedLabels  # with all that predicts from labels: others need it not
-
-            labels = LearnedLabels.read(folder.path, about.choices, state.pop(LEARNED), vocabulary)
+        labels = None if about.choices is None else read_labels(
+            folder.path, about.choices, state.pop(LEARNED), vocabulary)
         ranker = Ranker.read(folder.path / "trees.safetensors", about.trees,
                              about.tree_features) if about.trees else None
         processes = Processes.read(

@@ -29,7 +29,7 @@ from seqtune.tuner.cost_models.features import FeatureList
 
 from .confidence.model import ConfidenceModel
 from .experts.process import ProcessFields
-from .labels.about import LabelsAbout
+from .labels import LabelsAbout
 from .largest import NONE_LEARNED, Largest
 from .sequence.declaration import Declaration
 from .sequence.numeric_codes import codes

@@ -23,19 +23,19 @@ PUBLIC = {
     "kernels": (
         "arithmetic", "c_text", "combinations", "declaration", "devices", "enumeration", "expression", "files",
         "kernel", "launches", "libraries", "libraries/t1", "linting", "llvm", "llvm/text", "lookup",
-        "membership", "miopen", "operations", "own_folders", "problem", "problem_sets", "registry",
+        "membership", "operations", "own_folders", "problem", "problem_sets", "registry",
         "resource_usage", "row_index", "say", "space", "spaces", "task", "triton", "version"),
     "data": (
         "builds", "chosen_tasks", "csv_file", "dataset", "device_times", "formats", "gpu_names", "journal",
         "json_content", "machines", "measured_tasks", "parquet_file", "provenance", "record",
-        "shipped_machines"),
+        "shipped_machines", "unpacking"),
     "tuner": (
         "backends", "backends/llvm", "backends/opencl", "backends/triton", "building",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",
         "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "confidence",
-        "correction", "learning", "learning/tasks", "predictors", "pretrained", "sequence", "training",
+        "correction", "labels", "learning", "learning/tasks", "predictors", "pretrained", "sequence", "training",
         "translator", "trees"),
     "networks": (
         "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts", "plan",

@@ -19,7 +19,7 @@ LIBRARIES: dict[str, str] = {
     "opencl": "seqtune.kernels.opencl.library:LIBRARY",
     "cuda": "seqtune.kernels.cuda.library:LIBRARY",
     "triton": "seqtune.kernels.triton.library:LIBRARY",
-    "miopen": "seqtune.kernels.miopen.library:LIBRARY",
+    "miopen": "seqtune.integrations.miopen.kernels.library:LIBRARY",
     "gemlite": "seqtune.integrations.gemlite.kernels.library:LIBRARY",
     "clblast": "seqtune.integrations.clblast.kernels.library:LIBRARY",
 }

@@ -1,7 +1,8 @@
 """Parsing of problems: functions that read them from text, JSON and files.
 
-`parse_problem` reads words (`conv2d c=64 h=56 k=64 r=3 pad=1`), a JSON object, or a MIOpenDriver command line as
-printed in MIOpen's logs. `read_problems` reads a file of problems; `problem_set` reads a named network or a file.
+`parse_problem` reads words (`conv2d c=64 h=56 k=64 r=3 pad=1`), a JSON object, or another
+tool's text such as a MIOpenDriver command line in MIOpen's logs (`foreign_text`). `read_problems` reads a file of
+problems; `problem_set` reads a named network or a file.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any
 from seqtune.errors import FormatError, ProblemError, json_fault
 
 from ..files import read_bounded
-from ..miopen.driver_command import driver_features, driver_words
 from ..operations.feature import Value
 from ..operations.operation import Operation
 from ..operations.table import OPERATIONS, operation, operations
 from ..problem import Problem
+from .foreign_text import foreign_text
 from .networks import NETWORKS, network
 
 LARGEST_FILE = 10_000_000  # bytes
@@ -53,9 +54,10 @@ def parse_problem(words: Sequence[str] | str) -> Problem:
         return parse_problem(parts[0])  # one quoted argument on the command line
     if not parts:
         raise ProblemError(f"no problem given; {_HELP}")
-    driver = driver_words(parts)
-    if driver is not None:
-        return make_problem("conv2d", driver_features(driver))
+    foreign = foreign_text(parts)
+    if foreign is not None:
+        form, described = foreign
+        return make_problem(form.operation, form.features(described))
     return _from_words(parts)
 
 

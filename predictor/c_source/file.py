@@ -124,7 +124,7 @@ def in_c(checkpoint: Checkpoint, kernels: Sequence[CKernel]) -> Checkpoint:
     ranker = None if checkpoint.ranker is None else ranker_in_c(checkpoint.ranker, kernels)
     return replace(checkpoint, ranker=ranker, processes=processes_in_c(checkpoint.processes, ranker),
                    estimator=None, former=None, retrained_for=frozenset(),
-                   labels=None if labels is None else replace(labels, chains=None))
+                   labels=None if labels is None else labels.without_trees())
 
 
 def _answers(checkpoint: Checkpoint, written: Checkpoint) -> str:
@@ -140,7 +140,7 @@ def _answers(checkpoint: Checkpoint, written: Checkpoint) -> str:
         parts.append("Gaussian processes")
     elif checkpoint.processes is not None:
         left_out.append("the Gaussian processes")
-    if checkpoint.labels is not None and checkpoint.labels.chains is not None:
+    if checkpoint.labels is not None and checkpoint.labels.has_trees:
         left_out.append("the boosted trees")
     answers = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
     return answers + (f"; left out for their size: {' and '.join(left_out)}" if left_out else "")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # What a checkpoint learns from -> "module:attribute" of a class without arguments that follows `Learning`
 LEARNINGS: dict[str, str] = {
     "tasks": "seqtune.predictor.learning.tasks.learning:TaskLearning",
-    "labels": "seqtune.predictor.learning.labels.learning:LabelLearning",
+    "labels": "seqtune.integrations.miopen.predictor.learning:LabelLearning",
 }
 
 

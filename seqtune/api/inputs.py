@@ -21,6 +21,8 @@ from ..errors import DeviceError, MisuseError, ProblemError, shown
 Check = TypeVar("Check", bound=Callable[..., None])
 # Endings of the files that seqtune writes, with what such a file holds.
 ENDINGS = {".csv": "CSV", ".json": "JSON", ".jsonl": "lines of JSON", ".parquet": "Parquet", ".html": "HTML", ".c": "C"}
+# Beginnings of the names that a tool gives to its devices -> whose they are, and our backend, which stands before them
+_FOREIGN_NAMES = {"gfx": ("MIOpen's GPU", "miopen")}
 
 
 def as_problem(problem: object, input_shape: Sequence[int] | None = None) -> Problem:
@@ -59,12 +61,10 @@ def as_device(device: Device | str) -> Device:
     """A Device, given itself or by name; MIOpen's GPUs also with facts (`miopen:gfx906_60`). Raises DeviceError."""
     if not isinstance(device, Device | str):
         raise DeviceError(f"a {type(device).__name__} is not a device; name one (seqtune devices lists them)")
-    if isinstance(device, str) and device.startswith("miopen:"):
-        from seqtune.kernels.miopen.gpus import device as miopen_device
-
-        return miopen_device(device)
-    if isinstance(device, str) and device.startswith("gfx"):
-        raise DeviceError(f"no device {device!r:.60}; MIOpen's GPU is named {'miopen:' + device!r:.70}")
+    if isinstance(device, str):
+        for beginning, (whose, backend) in _FOREIGN_NAMES.items():
+            if device.startswith(beginning):
+                raise DeviceError(f"no device {device!r:.60}; {whose} is named {f'{backend}:{device}'!r:.70}")
     return device if isinstance(device, Device) else discovery.find(device)
 
 

@@ -26,10 +26,10 @@ def numbers(option: str, text: str) -> list[int]:
 
 
 def refuse_options(words: list[str]) -> None:
-    """Raise MisuseError for an unknown option, unless the words are a MIOpenDriver command line."""
-    from seqtune.kernels.miopen.driver_command import driver_words
+    """Raise MisuseError for an unknown option, unless the words are the text of another tool."""
+    from seqtune.kernels.problem_sets.foreign_text import foreign_text
 
-    if driver_words(words) is None:
+    if foreign_text(words) is None:
         for word in words:
             if word.startswith("-") and len(word) > 1 and not word[1:2].isdigit():
                 raise MisuseError(f"no option {word.partition('=')[0]!r:.40} (--help lists them)")

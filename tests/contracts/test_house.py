@@ -30,7 +30,7 @@ def name_of(path: Path) -> str:
 
 ALL = (*FLOORS, GUESTS)
 # Parts of a guest, a module or a folder each -> the highest floor that they may import; its tables name them.
-PARTS = {"kernels": "kernels", "formats": "data", "backend": "tuner", "hook": "seqtune"}
+PARTS = {"kernels": "kernels", "formats": "data", "backend": "tuner", "predictor": "predictor", "hook": "seqtune"}
 NAMES = {name_of(path): path for floor in ALL for path in sources(floor)}
 
 

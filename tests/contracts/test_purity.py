@@ -41,11 +41,12 @@ DISTINCT, BATCHES = 16, (7, 64)
 SHIFTS = (1, 3, 5, 12)  # floats after the begin of a cache line
 TOLERANCE = 1e-4  # of log-probabilities: CPUs differ by less in the bits of exp and log
 # The code that answers a prediction, beside `seqtune.predictor.translator.rows`.
-PATH = ("translator/numpy_layers", "translator/word_vectors", "translator/numpy_judge",
-        "translator/numpy_translator", "proposing", "checkpoint", "labels/chains",
-        "labels/words", "labels/learned", "trees/ranker", "trees/forest",
-        "correction/correction", "sequence/beam", "sequence/grammar",
-        "sequence/grammar", "sequence/numeric_codes")
+PATH = (
+    *(f"predictor/{name}" for name in (
+        "translator/numpy_layers", "translator/word_vectors", "translator/numpy_judge", "translator/numpy_translator",
+        "proposing", "checkpoint", "trees/ranker", "trees/forest", "correction/correction", "sequence/beam",
+        "sequence/grammar", "sequence/numeric_codes")),
+    *(f"integrations/miopen/predictor/{name}" for name in ("chains", "words", "learned")))
 PROBLEMS = ("conv2d n=1 c=64 h=28 w=28 k=96 r=3 s=3 pad=1", "gemm m=100 n=48 k=512")
 PROGRAM = """
 import json, sys
@@ -178,7 +179,7 @@ def test_a_prediction_takes_one_thread() -> None:
 
 @pytest.mark.parametrize("module", PATH)
 def test_what_answers_a_prediction_multiplies_no_matrices_with_numpy(module: str) -> None:
-    tree = ast.parse((ROOT / "predictor" / f"{module}.py").read_text())
+    tree = ast.parse((ROOT / f"{module}.py").read_text())
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.MatMult) or (
         isinstance(node, ast.Attribute) and ast.unparse(node).removeprefix("np.") in (
             "matmul", "dot", "einsum", "inner", "tensordot", "vdot", "linalg"))]

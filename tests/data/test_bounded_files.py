@@ -14,8 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from seqtune.data.dataset import SCHEMA, Dataset
-from seqtune.data.formats import miopen_files
-from seqtune.data.formats.miopen_files import FileLimits
 from seqtune.data.formats.recorded_spaces import read_recorded
 from seqtune.data.json_content import parse_json, read_object
 from seqtune.data.parquet_file import open_parquet, read_columns
@@ -24,7 +22,6 @@ from seqtune.errors import FormatError
 from tests.support.recorded_files import SPACE
 
 MEGABYTE = 1_000_000
-KEY = b"256-14-14-1x1-512-14-14-32-0x0-1x1-1x1-0-NCHW-FP32-F"
 
 
 def most_memory(path: Path, reader: object, says: str) -> int:
@@ -37,17 +34,6 @@ def most_memory(path: Path, reader: object, says: str) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize(("content", "says"), [
-    (KEY + b"=ConvX:0.1,0,Algo\n" + b"a\n" * 4 * MEGABYTE, "more than 1000 lines"),
-    (KEY + b"=" + b"X:0.1,0,A;" * 5_000 + b"\n", "problems or 1000 items")])
-def test_a_find_db_of_too_many_lines_or_items_is_left_at_the_bound(content: bytes, says: str,
-                                                                  tmp_path: Path) -> None:
-    path = tmp_path / "gfx906_60.HIP.fdb.txt.bz2"
-    path.write_bytes(bz2.compress(content))
-    read = partial(miopen_files.read, limits=FileLimits(lines=1000, items=1000))
-    assert most_memory(path, read, says) < 20 * MEGABYTE
 
 
 def test_a_long_line_is_cut_and_the_next_ones_are_read() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from seqtune.kernels.devices.accelerators import BACKENDS, described
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.miopen.gpus import device
 from seqtune.kernels.problem import Problem
+from seqtune.tuner.backends import discovery
 
 
 def described_gpu(backend: str, model: str) -> Device:
@@ -22,7 +22,7 @@ DEVICES = {
     "opencl": Device("opencl:toy", "opencl", "znver5", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,
                      l1_bytes=48 << 10, l2_bytes=1 << 20, local_memory=512 << 10, max_work_group=4096,
                      peak_gflops=200.0, bandwidth_gbs=20.0),
-    "miopen": device("miopen:gfx906_60"),
+    "miopen": discovery.find("miopen:gfx906_60"),
     **{backend: described_gpu(backend, "h100") for backend in BACKENDS},
 }
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.miopen_import import read_files
-from seqtune.predictor.labels.labels import Labels, read_labels
-from seqtune.predictor.learning.labels.training import train
+from seqtune.integrations.miopen.formats.importing import read_files
+from seqtune.integrations.miopen.predictor.labels import Labels, read_labels
+from seqtune.integrations.miopen.predictor.training import train
 from seqtune.predictor.learning.options import label_options
 from seqtune.tuner.cost_models.boosting import Boosting
 from tests.support.learning.few_trees import grow_few_trees

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
-from seqtune.data.formats.miopen_export import _SCHEMA
-from seqtune.data.formats.miopen_terms import COLUMNS
+from seqtune.integrations.miopen.formats.export import _SCHEMA
+from seqtune.integrations.miopen.formats.terms import COLUMNS
 
 # key as in MIOpen's text files -> labels by solver; the key ends in layout, data type and direction
 LABELS: dict[str, dict[str, str]] = {

@@ -28,7 +28,8 @@ MODULES = {
 EXTRAS = {"opencl:intel-cpu": "intel-opencl"}  # a device -> the extra of seqtune that brings its runtime
 # backend -> "module:attribute" of a function from a name to the device, or None. It finds devices that are not listed,
 # too, and does not measure those that nobody named.
-NAMED = {"llvm": "seqtune.tuner.backends.llvm.discovery:device_of"}
+NAMED = {"llvm": "seqtune.tuner.backends.llvm.discovery:device_of",
+         "miopen": "seqtune.integrations.miopen.kernels.gpus:device"}
 
 
 Found = tuple[tuple[Device, ...], str | None]  # a backend's devices, best first, and the reason why it has none
@@ -86,7 +87,8 @@ class Discovery:
         """
         backend, _, rest = name.strip().lower().partition(":")
         reason: str | None = None
-        if (named := self._device_named(backend, name.strip().lower())) is not None:
+        word, space, facts = name.strip().partition(" ")  # facts, which only some devices have, keep their letters
+        if (named := self._device_named(backend, f"{word.lower()}{space}{facts}")) is not None:
             return named
         if backend in self._backends:
             present, reason = self._discover(backend)

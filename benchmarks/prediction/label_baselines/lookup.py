@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.integrations.miopen.predictor.chains import Floats
+from seqtune.integrations.miopen.predictor.evaluation import ValueIndices
+from seqtune.integrations.miopen.predictor.labels import Labels, Queries
+from seqtune.integrations.miopen.predictor.source_columns import fact_columns
 from seqtune.kernels.operations.convnd import OPERATION
-from seqtune.predictor.labels.chains import Floats
-from seqtune.predictor.labels.evaluation import ValueIndices
-from seqtune.predictor.labels.labels import Labels, Queries
-from seqtune.predictor.sequence.source_columns import fact_columns
 
 from .validity import device_rows
 

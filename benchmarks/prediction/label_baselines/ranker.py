@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.predictor.labels.chains import Floats, tree_columns, with_values
-from seqtune.predictor.labels.evaluation import ValueIndices
-from seqtune.predictor.labels.labels import Labels
+from seqtune.integrations.miopen.predictor.chains import Floats, tree_columns, with_values
+from seqtune.integrations.miopen.predictor.evaluation import ValueIndices
+from seqtune.integrations.miopen.predictor.labels import Labels
 
 from .lookup import Majority, NearestLabels
 from .validity import valid

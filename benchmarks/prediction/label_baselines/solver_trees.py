@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.predictor.labels.chains import tree_columns
-from seqtune.predictor.labels.labels import SolverTimings
+from seqtune.integrations.miopen.predictor.chains import tree_columns
+from seqtune.integrations.miopen.predictor.labels import SolverTimings
 
 
 class TreeChoice:

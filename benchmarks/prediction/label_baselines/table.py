@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from seqtune.predictor.labels.chains import Chain
-from seqtune.predictor.labels.evaluation import Propose, propose
-from seqtune.predictor.labels.labels import Labels, SolverTimings
-from seqtune.predictor.labels.words import LabelWords
-from seqtune.predictor.learning.labels.training import vocabulary_of
+from seqtune.integrations.miopen.predictor.chains import Chain
+from seqtune.integrations.miopen.predictor.evaluation import Propose, propose
+from seqtune.integrations.miopen.predictor.labels import Labels, SolverTimings
+from seqtune.integrations.miopen.predictor.training import vocabulary_of
+from seqtune.integrations.miopen.predictor.words import LabelWords
 from seqtune.predictor.sequence.beam import Allowed, Scores
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.tuner.cost_models.boosting import Boosting

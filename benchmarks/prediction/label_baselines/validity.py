@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.data.formats.miopen_terms import as_convnd
+from seqtune.integrations.miopen.formats.terms import as_convnd
+from seqtune.integrations.miopen.predictor.evaluation import ValueIndices
+from seqtune.integrations.miopen.predictor.labels import Labels, Queries
 from seqtune.kernels.enumeration import column_of
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.problem_sets.columns import ProblemColumns
-from seqtune.predictor.labels.evaluation import ValueIndices
-from seqtune.predictor.labels.labels import Labels, Queries
 
 
 def device_rows(queries: Queries) -> dict[str, NDArray[np.int64]]:

@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 # Modules that load PyTorch when they are imported; no others may. Those of `networks/` and of its hooks are not listed.
 LEARNING = {
     "huggingface", "inductor", "integrations.huggingface.hook", "integrations.inductor.hook",
-    "predictor.learning.labels.training",
+    "integrations.miopen.predictor.training",
     "predictor.learning.tasks.adaptation.retraining",
     "predictor.learning.tasks.loss", "predictor.learning.tasks.small.cross_validation",
     "predictor.learning.tasks.small.training", "predictor.learning.tasks.training", "predictor.training.state",

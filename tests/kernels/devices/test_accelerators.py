@@ -8,8 +8,6 @@ from seqtune.errors import DeviceError, SeqtuneWarning
 from seqtune.kernels.devices.accelerators import ACCELERATORS, ARCHITECTURES, chip_of, described, find, slug
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.occupancy import occupancy
-from seqtune.kernels.miopen.gpus import CARDS
-from seqtune.kernels.miopen.gpus import device as miopen_gpu
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.analytic import AnalyticPredictor
@@ -76,15 +74,6 @@ def test_a_described_device_states_its_limits_and_survives_json() -> None:
     assert device.local_memory == 227 * 1024
     assert 60_000 < device.peak_gflops < 70_000  # 67 TFLOP/s at the highest clock, by the data sheet
     assert 0.9e6 < dict(device.extra)["tensor_gflops"] < 1.0e6  # type: ignore[operator]
-
-
-def test_figures_of_miopens_gpus_are_near_those_of_the_table() -> None:
-    for architecture, units in CARDS:
-        known = described_gpu("triton", f"{architecture}_{units}")
-        figures = miopen_gpu(f"{architecture} compute_units={units}")
-        assert figures.peak_gflops == pytest.approx(known.peak_gflops, rel=0.01)
-        assert figures.bandwidth_gbs == known.bandwidth_gbs
-        assert figures.l3_bytes == max(known.l2_bytes, known.l3_bytes)
 
 
 def test_cuda_has_only_nvidias_models_and_unknown_ones_are_none() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +19,6 @@ from seqtune.kernels.problem_sets.parse import (
 )
 
 C2 = Problem.make("conv2d", c=64, h=56, w=56, k=64, r=3, s=3, pad_h=1, pad_w=1)
-MIOPEN = "conv -n 128 -c 1024 -H 14 -W 14 -k 2048 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1"
 
 
 @pytest.mark.parametrize(
@@ -65,55 +63,6 @@ def test_a_recorded_problem_keeps_its_names() -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore:MIOpenDriver --forw")
-def test_miopen_command_lines_are_read() -> None:
-    wanted = Problem.make("conv2d", n=128, c=1024, h=14, w=14, k=2048, r=1, s=1)
-    long = (
-        "--batchsize 128 --in_channels 1024 --in_h 14 --in_w 14 --out_channels 2048 --fil_h 1 --fil_w=1 "
-        "--pad_h 0 --pad_w 0 --conv_stride_h 1 --conv_stride_w 1 --dilation_h 1 --dilation_w 1 --group_count 1"
-    )
-    for line in (
-        MIOPEN,
-        f"./bin/MIOpenDriver {MIOPEN} -m conv -g 1 -F 1 -t 1 -V 0 -i 3 -s 0",
-        f"MIOpenDriver conv {long} --search 1",
-        f"{MIOPEN} -S -1 --in_layout NCHW --fil_layout NCHW --out_layout NCHW",
-    ):
-        assert parse_problem(line) == wanted
-        assert parse_problem(line.split()) == wanted
-    other = parse_problem(
-        "convfp16 -n 2 -c 8 -H 14 -W 15 -k 4 -y 3 -x 5 -p 1 -q 2 -u 2 -v 3 -l 2 -j 1 -g 4 -F 4 -b 1 -I NHWC"
-    )
-    assert other == Problem.make(
-        "conv2d",
-        n=2,
-        c=8,
-        h=14,
-        w=15,
-        k=4,
-        r=3,
-        s=5,
-        pad_h=1,
-        pad_w=2,
-        stride_h=2,
-        stride_w=3,
-        dilation_h=2,
-        groups=4,
-        direction="backward_weights",
-        bias="yes",
-        layout="NHWC",
-        dtype="fp16",
-    )
-    for forw, direction in (
-        ("0", "forward"),
-        ("1", "forward"),
-        ("2", "backward_data"),
-        ("3", "forward"),
-        ("6", "backward_data"),
-    ):
-        assert parse_problem(f"{MIOPEN} -F {forw}")["direction"] == direction
-    assert parse_problem("convbfp16 -c 8 -H 14 -W 15 -k 4 -y 3 -x 3")["n"] == 100  # the driver's own default
-
-
 @pytest.mark.parametrize(
     ("form", "message"),
     [
@@ -135,16 +84,6 @@ def test_miopen_command_lines_are_read() -> None:
         ('{"type": "gemm", "m": [1], "n": 1, "k": 1}', "number, a word or null"),
         ("gemm m=" + "9" * 400 + " n=1 k=1", "whole number|outside"),
         ("gemm m=3 n=4 k=5 " + "x" * 200_000, "too long"),
-        ("conv -c 3 -H 4", "needs -W"),
-        (f"{MIOPEN} -m trans", "cannot be read here"),
-        (f"{MIOPEN} --spatial_dim 3", "spatial_dim"),
-        (f"{MIOPEN} -Q 3", "no option '-Q'"),
-        (f"{MIOPEN} -g", "needs a value"),
-        (f"{MIOPEN} -F 9", "forw 9"),
-        (f"{MIOPEN} -I NHWC -O NCHW", "mixed layouts"),
-        ("MIOpenDriver pool -n 3", "only conv"),
-        ("MIOpenDriver", "nothing"),
-        (f"{MIOPEN} -z same", "pad_mode"),
         ("conv2d c=64 h=56 k=64 r=3 pad=?x", "not a whole number"),
     ],
 )
@@ -170,9 +109,9 @@ def test_csv_and_text_files_hold_many_problems_once_each(tmp_path: Path) -> None
     )
     assert list(read_problems(table)) == [C2, Problem.make("gemm", m=1, n=2, k=3)]
     lines = write(
-        tmp_path, "a.txt", f"# layers\n{C2.key}  # the second\n{MIOPEN}\n\n" + '{"type":"gemm","m":1,"n":2,"k":3}\n'
+        tmp_path, "a.txt", f"# layers\n{C2.key}  # the second\n\n" + '{"type":"gemm","m":1,"n":2,"k":3}\n'
     )
-    assert list(read_problems(lines)) == [C2, parse_problem(MIOPEN), Problem.make("gemm", m=1, n=2, k=3)]
+    assert list(read_problems(lines)) == [C2, Problem.make("gemm", m=1, n=2, k=3)]
     assert problem_set(table) == problem_set(str(table)) == list(read_problems(table))
 
 
@@ -346,19 +285,3 @@ def test_a_linear_layer_needs_its_features_last() -> None:
         from_module(SimpleNamespace(in_features=32), (4, 32))
     with pytest.raises(ProblemError, match="no layer that is known"):
         from_module(object(), (4, 31))
-
-
-@pytest.mark.parametrize(("bits", "direction", "said"), [
-    ("1", "forward", ""), ("2", "backward_data", ""), ("4", "backward_weights", ""),
-    ("0", "forward", "runs forward, backward_data, backward_weights; the answer is for forward alone"),
-    ("3", "forward", "runs forward, backward_data; the answer is for forward alone"),
-    ("5", "forward", "runs forward, backward_weights; the answer is for forward alone"),
-    ("6", "backward_data", "--forw 6 runs backward_data, backward_weights; the answer is for backward_data alone"),
-    ("7", "forward", "--forw 7 runs forward, backward_data, backward_weights; the answer is for forward alone"),
-    (None, "forward", "")])
-def test_a_line_of_several_directions_says_which_one_is_answered(bits: str | None, direction: str, said: str) -> None:
-    line = "MIOpenDriver conv -n 8 -c 64 -H 28 -W 28 -k 64 -y 3 -x 3" + ("" if bits is None else f" -F {bits}")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert parse_problem(line)["direction"] == direction
-    assert [said in str(warning.message) for warning in caught] == [True] * bool(said)

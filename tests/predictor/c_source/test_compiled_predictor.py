@@ -145,7 +145,7 @@ def convolutions(count: int) -> Iterator[tuple[Problem, Device]]:
 def check_labels(checkpoint: Checkpoint, predictor: CompiledPredictor, count: int) -> int:
     """Compare the answers of a checkpoint of labels without its trees; the result is the number of solved problems."""
     assert checkpoint.labels is not None
-    alone = replace(checkpoint, labels=replace(checkpoint.labels, chains=None))
+    alone = replace(checkpoint, labels=checkpoint.labels.without_trees())
     solved = 0
     for problem, device in convolutions(count):
         answers = predictor.propose(problem, device, 5)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.prediction.label_baselines.validity import valid
+from seqtune.integrations.miopen.predictor.evaluation import ValueIndices, propose
+from seqtune.integrations.miopen.predictor.labels import Labels, Queries
 from seqtune.kernels.kernel import Kernel
-from seqtune.predictor.labels.evaluation import ValueIndices, propose
-from seqtune.predictor.labels.labels import Labels, Queries
 from seqtune.predictor.sequence.beam import Allowed, NextWord
 
 

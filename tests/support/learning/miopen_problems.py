@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.integrations.miopen.kernels.gpus import device as gpu
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.miopen.gpus import device as gpu
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 

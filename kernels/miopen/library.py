@@ -1,8 +1,0 @@
-"""The library `miopen`: the tunable solvers of AMD's MIOpen, which runs them itself."""
-
-from __future__ import annotations
-
-from ..libraries.library import Library
-
-LIBRARY = Library("miopen", "seqtune.kernels.miopen.solver:KERNELS", meaning="tunable solvers of AMD's MIOpen",
-                  backends=("miopen",), runs=False)

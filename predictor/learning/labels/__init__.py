@@ -1,1 +1,0 @@
-"""Learning from the labels of MIOpen's tuner, as users request it."""
