@@ -8,12 +8,16 @@ import numpy as np
 
 from seqtune.errors import KernelError
 from seqtune.kernels import registry
+from seqtune.kernels.lookup import resolve
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import ChosenTask, Task
 
 from .copies import choice_weights
 from .dataset import Dataset, configuration
 from .record import Status
-from .serving.known_models import completed
+
+# Operation -> "module:attribute" of a function that adds the features which its tuners' files do not tell to a problem
+COMPLETIONS: dict[str, str] = {"fused_moe": "seqtune.integrations.serving.formats.known_models:completed"}
 
 
 def chosen_tasks(data: Dataset, held_out: bool | None = None) -> list[ChosenTask]:
@@ -28,7 +32,7 @@ def chosen_tasks(data: Dataset, held_out: bool | None = None) -> list[ChosenTask
         rows = rows[rows["problem"].isin(data.held_out) == held_out]
     tasks = []
     for (key, name, kernel), part in rows.groupby(["problem", "device", "kernel"], sort=True, observed=True):
-        problem, device = completed(data.known_problems[str(key)]), data.devices[str(name)]
+        problem, device = _completed(data.known_problems[str(key)]), data.devices[str(name)]
         try:
             declared = data.kernels[str(kernel)] if str(kernel) in data.kernels else registry.kernel(str(kernel))
             task = Task.of(problem, device, [declared])
@@ -42,3 +46,10 @@ def chosen_tasks(data: Dataset, held_out: bool | None = None) -> list[ChosenTask
         if chosen:
             tasks.append(ChosenTask(task, np.array([*chosen], np.int64), np.array([*chosen.values()])))
     return tasks
+
+
+def _completed(problem: Problem) -> Problem:
+    if problem.type not in COMPLETIONS:
+        return problem
+    completed: Problem = resolve(COMPLETIONS[problem.type])(problem)  # type: ignore[operator]
+    return completed

@@ -27,8 +27,8 @@ PUBLIC = {
         "resource_usage", "row_index", "say", "space", "spaces", "task", "triton", "version"),
     "data": (
         "builds", "chosen_tasks", "csv_file", "dataset", "device_times", "formats", "gpu_names", "journal",
-        "json_content", "machines", "measured_tasks", "parquet_file", "provenance", "record",
-        "shipped_machines", "unpacking"),
+        "json_content", "machines", "measured_tasks", "parquet_file", "provenance", "record", "shipped_machines",
+        "unpacking"),
     "tuner": (
         "backends", "backends/llvm", "backends/opencl", "backends/triton", "building",
         "compile_check", "cost_models", "fleet", "fleet/on_ray", "load", "measuring", "memory_check", "processes",

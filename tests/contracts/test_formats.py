@@ -15,13 +15,13 @@ import pytest
 from seqtune.__main__ import main
 from seqtune.api import export, serve_files
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.served_choices import read_choices
 from seqtune.data.formats.table import FORMATS, described, find_files, format_of, names
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
-from seqtune.data.serving.table_file import table_text
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.integrations.miopen.formats.importing import read_files
+from seqtune.integrations.serving.formats.choices import read_choices
+from seqtune.integrations.serving.formats.table_file import table_text
 from seqtune.kernels.libraries.table import use
 from tests.support.miopen_files import LABELS, perf_db, perf_text
 from tests.support.recorded_files import write_autotune, write_cache, write_recorded

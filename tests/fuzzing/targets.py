@@ -273,9 +273,10 @@ _ALL = (
            partial(_import, "miopen", "gfx906_60.db.txt")),
     Target("helion-csv", "scale.csv", _helion, partial(_import, "helion-csv", "scale.csv")),
     Target("server's table", "t.json", _single("t.json", _text(_TABLE)),
-           partial(_read, "seqtune.data.serving.table_file:read_table", "t.json"), json_structure),
+           partial(_read, "seqtune.integrations.serving.formats.table_file:read_table", "t.json"), json_structure),
     Target("server's model", "config.json", _single("config.json", _text(_MODEL)),
-           partial(_read, "seqtune.data.serving.served_model:read_model", "config.json"), json_structure),
+           partial(_read, "seqtune.integrations.serving.formats.served_model:read_model", "config.json"),
+           json_structure),
     Target("saved choices", "choices.json", _choices, _read_choices, json_structure),
     *(_checkpoint_part(name, part, structure) for name in ("clblast", "miopen") for part, structure in (
         ("seqtune.json", json_structure), ("config.json", json_structure),

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from seqtune.data.chosen_tasks import chosen_tasks
-from seqtune.data.serving.known_models import completed
-from seqtune.data.serving.table_file import TableFile
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.learning.tasks.agreement import ByAnalytic, ByTrees, agreement_rows
@@ -29,15 +27,6 @@ def test_equal_choices_on_gpus_of_one_chip_count_once() -> None:
     assert {float(task.weights.sum()) for task in TASKS} == {1.0}
     same = chosen_tasks(chosen_dataset(["a100", "a800"]))
     assert {float(task.weights.sum()) for task in same} == {0.5}
-
-
-def test_sizes_that_no_file_name_tells_are_those_of_the_model_with_such_experts() -> None:
-    file = TableFile.parse("E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json")
-    problem = completed(file.problem(64))
-    assert (problem["hidden"], problem["top_k"]) == (7168, 8)
-    assert completed(problem) == problem
-    strange = completed(Problem.make("fused_moe", tokens=8, experts=2, top_k=None, hidden=None, intermediate=100))
-    assert strange.size("top_k") <= 2 * strange.size("expert_parallel")
 
 
 def test_the_agreement_is_the_share_of_parameters_with_the_chosen_value() -> None:

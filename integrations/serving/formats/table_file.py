@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from seqtune.data.json_content import parse_json
 from seqtune.errors import FormatError
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.operations.feature import LARGEST_SIZE
 from seqtune.kernels.problem import Problem
-
-from ..json_content import parse_json
 
 PROJECTS = ("vllm", "sglang")
 DTYPES = ("fp8_w8a8", "int8_w8a8", "int8_w8a16", "int4_w4a16")  # bf16 and fp16 are not in names

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.data.serving.table_file import TableFile, read_table, table_text
 from seqtune.errors import FormatError
+from seqtune.integrations.serving.formats.table_file import TableFile, read_table, table_text
 
 NAMES = [  # of vLLM, of SGLang
     ("E=8,N=3584,device_name=NVIDIA_H200.json",) * 2,

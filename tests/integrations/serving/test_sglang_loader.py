@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from seqtune.api import serve_files
-from seqtune.data.serving.request import TOKENS
-from seqtune.data.serving.table_file import TableFile, read_table
+from seqtune.integrations.serving.formats.request import TOKENS
+from seqtune.integrations.serving.formats.table_file import TableFile, read_table
 from tests.support.serving.models import write_model
 from tests.support.serving.sglang import expert_loader, linear_loader
 

@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from seqtune.data.dataset import Dataset
+from seqtune.data.formats.format import Format, ImportResult, Propose, Proposer, Report
+from seqtune.data.gpu_names import gpu_of
 from seqtune.errors import FormatError, MisuseError, ProblemError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import write_together
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from ..dataset import Dataset
-from ..gpu_names import gpu_of
-from ..serving.nearest_choice import NearestChoices
-from ..serving.request import TOKENS, TRITON, ServingRequest, WantedFile, wanted_files
-from ..serving.table_file import Table, TableFile, table_text
-from .format import Format, ImportResult, Propose, Proposer, Report
-from .served_choices import choices_of, listed, read_choices
+from .choices import choices_of, listed, read_choices
+from .nearest_choice import NearestChoices
+from .request import TOKENS, TRITON, ServingRequest, WantedFile, wanted_files
+from .table_file import Table, TableFile, table_text
 
 LINEAR = "linear"  # folder of the files of linear layers, for which the servers have no environment variable
 _INSTALLED = {"vllm": "vllm/model_executor/layers/quantization/utils/configs",

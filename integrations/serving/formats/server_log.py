@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from seqtune.data.gpu_names import gpu_of
 from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.files import read_bounded
 
-from ..gpu_names import gpu_of
 from .table_file import PROJECTS, TableFile
 
 LARGEST_LOG = 200_000_000  # bytes

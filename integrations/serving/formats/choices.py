@@ -10,6 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from seqtune.data.dataset import Dataset, configuration
+from seqtune.data.formats.declared_rows import DeclaredRow, imported
+from seqtune.data.formats.format import ImportResult, Report, report_of
+from seqtune.data.gpu_names import gpu_of
+from seqtune.data.record import Status
 from seqtune.errors import DeviceError, FormatError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Setting
@@ -17,12 +22,7 @@ from seqtune.kernels.triton.fused_moe import KERNEL as FUSED_MOE
 from seqtune.kernels.triton.scaled_gemm import KERNEL as SCALED_GEMM
 from seqtune.kernels.triton.text import AMD_ONLY
 
-from ..dataset import Dataset, configuration
-from ..gpu_names import gpu_of
-from ..record import Status
-from ..serving.table_file import Settings, Table, TableFile, read_table
-from .declared_rows import DeclaredRow, imported
-from .format import ImportResult, Report, report_of
+from .table_file import Settings, Table, TableFile, read_table
 
 _TOOLCHAIN = "triton "
 _IMPLIED: dict[str, Setting] = {**AMD_ONLY, "USE_TMA": 0}  # values of keys that files leave out

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seqtune.data.gpu_names import gpu_of
-from seqtune.data.serving.request import ServingRequest, wanted_files
 from seqtune.errors import DeviceError, FormatError, SeqtuneError
+from seqtune.integrations.serving.formats.request import ServingRequest, wanted_files
 from tests.support.serving.models import write_model
 
 H200 = gpu_of("NVIDIA H200")

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from seqtune.data.json_content import parse_json
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.files import read_bounded
 from seqtune.kernels.operations.feature import LARGEST_SIZE
-
-from ..json_content import parse_json
 
 LARGEST_FILE = 10_000_000  # bytes
 _NESTED = ("text_config", "llm_config", "language_config", "thinker_config", "ffn_config")  # parts of larger models

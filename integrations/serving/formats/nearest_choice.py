@@ -11,14 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.data.dataset import Dataset
+from seqtune.data.record import Status
 from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-
-from ..dataset import Dataset
-from ..record import Status
 
 # Distances are sums of doublings of the sizes. Another GPU counts as much as a size that differs by 1.4, one of another
 # architecture as much as a size that differs by 4 in all.
