@@ -34,19 +34,20 @@ if TYPE_CHECKING:
     from seqtune.predictor.predictors import Predictor
 
 RECORDS = Path("data/shipped/gpus/nvidia_h100.parquet")
-OUTSIDE = ("data", "out", "work")  # options that change no row, and the data, whose rows take part
+OUTSIDE = ("out", "work")  # options that change no row
+THREADS = 2
 ANALYTIC = "analytic"
 METHODS = {OURS: "seqtune", "transformer": "translator alone", "trees": "trees alone",
            "nearest": "nearest problem", ANALYTIC: "analytic model", "fixed": "best on average",
            "default": "safe default", "random": "random"}
 
 
-def folds_of(tasks: Sequence[MeasuredTask], folds: int, seed: int) -> Iterator[tuple[list[MeasuredTask],
-                                                                                   list[MeasuredTask]]]:
+def folds_of(tasks: Sequence[MeasuredTask],
+             folds: int) -> Iterator[tuple[list[MeasuredTask], list[MeasuredTask]]]:
     """The training and the evaluated tasks of each fold; no training problem is near an evaluated one."""
     from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 
-    order = np.random.default_rng(seed).permutation(len(tasks))
+    order = np.random.default_rng(0).permutation(len(tasks))
     for fold in range(folds):
         own = [tasks[index] for index in np.sort(order[fold::folds]).tolist()]
         near = SimilarityIndex(task.problem for task in own)
@@ -58,8 +59,8 @@ def options_of(given: argparse.Namespace) -> TrainingOptions:
     from seqtune.predictor.learning.recipe import Recipe
 
     recipe = Recipe.read("gpu").options
-    return replace(recipe, epochs=given.epochs, patience=given.epochs, extra=given.extra, seed=given.seed,
-                   threads=given.threads, confidence=False)
+    return replace(recipe, epochs=given.epochs, patience=given.epochs, extra=given.extra, seed=0, threads=THREADS,
+                   confidence=False)
 
 
 def evaluate_fold(training: Sequence[MeasuredTask], own: Sequence[MeasuredTask],
@@ -99,14 +100,14 @@ def evaluate(given: argparse.Namespace) -> dict[str, Any]:
     from seqtune.data.measured_tasks import measured_tasks
     from seqtune.predictor.learning.tasks.shares import Outcome, rows
 
-    data = read_dataset(given.data)
+    data = read_dataset(RECORDS)
     tasks = [task for held_out in (False, True) for task in measured_tasks(data, held_out)]
     if len(tasks) < 2 * given.folds:
-        raise MisuseError(f"{given.data} has {len(tasks)} problems with times; {given.folds} folds need two each")
+        raise MisuseError(f"there are {len(tasks)} problems with times; {given.folds} folds need two each")
     about = checksum({**{name: value for name, value in vars(given).items() if name not in OUTSIDE},
                       "problems": [task.problem.key for task in tasks], "rows": len(data)})
     finished, outcomes, asked = Finished(given.work), list[Outcome](), list[Row]()
-    for number, (training, own) in enumerate(folds_of(tasks, given.folds, given.seed)):
+    for number, (training, own) in enumerate(folds_of(tasks, given.folds)):
         result = finished.get(("fold", number, about), partial(evaluate_fold, training, own, given))
         outcomes += map(Outcome.from_json, result["outcomes"])
         asked += result["asked"]
@@ -115,7 +116,7 @@ def evaluate(given: argparse.Namespace) -> dict[str, Any]:
         groups.setdefault(group_of(outcome.problem), []).append(outcome)
     table = [row.to_json() for name, own in (*sorted(groups.items()), (ALL, outcomes))
              for row in rows([replace(outcome, device=name) for outcome in own])]
-    return {"date": today(), "data": given.data.name, "folds": given.folds, "epochs": given.epochs,
+    return {"date": today(), "data": RECORDS.name, "folds": given.folds, "epochs": given.epochs,
             "extra": given.extra, "devices": sorted({task.device.name for task in tasks}),
             "asked": [{**row, "group": group_of(row["problem"])} for row in asked], "rows": table}
 
@@ -176,12 +177,9 @@ def page(results: Results) -> Page:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
-    parser.add_argument("--data", type=Path, default=RECORDS, help=f"a data set of times ({RECORDS})")
     parser.add_argument("--folds", type=positive, default=5)
     parser.add_argument("--epochs", type=positive, default=60, help="of each training (60)")
     parser.add_argument("--extra", type=whole, default=0, help="sampled problems of each training (none)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=positive, default=2)
     parser.add_argument("--work", type=Path, default=Path("gpu_folds"), help="folder of finished folds")
     add_out(parser)
     given = parser.parse_args(arguments)

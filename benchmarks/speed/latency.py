@@ -1,4 +1,4 @@
-"""Time a prediction: `python -m benchmarks latency [--out docs] [--checkpoint FOLDER] [--devices ...]`.
+"""Time a prediction: `python -m benchmarks latency [--out docs]`.
 
 Warm: predictions of 5 configurations in a running process, for many problems on each device: `new` problems, whose
 search space has to be enumerated, and the same ones `again`; some rows are of GPUs that need not be here. First: the
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seqtune.kernels.problem import Problem
 
 PROBLEM = "conv2d n=1 c=64 h=56 w=56 k=64 r=3 s=3 pad=1"
+CHECKPOINT = "default"
 BEAM = 5
 WARM_UP = 10  # problems that are not counted
 MIOPEN = ("miopen", "miopen:gfx906_60")  # checkpoint and device of MIOpen's parameters, which are never measured here
@@ -50,7 +51,7 @@ def least(arguments: list[str], times: int) -> float:
     return min(seconds)
 
 
-def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
+def cold(device: str, times: int) -> dict[str, float]:
     """The seconds of each command in a new process. Raises SeqtuneError if one fails; it has printed the reason."""
     from seqtune.predictor.trees.ranker import PROPOSALS
 
@@ -58,7 +59,7 @@ def cold(checkpoint: str, device: str, times: int) -> dict[str, float]:
     commands = {"an empty interpreter": ["-c", "pass"], "import seqtune": ["-c", "import seqtune"],
                 "seqtune --help": [*program, "--help"], "seqtune devices": [*program, "devices"],
                 f"seqtune predict (beam {PROPOSALS})": [
-                    *program, "predict", PROBLEM, "--checkpoint", checkpoint, "--device", device, "--no-evidence"]}
+                    *program, "predict", PROBLEM, "--checkpoint", CHECKPOINT, "--device", device, "--no-evidence"]}
     try:
         return {name: least(arguments, times) for name, arguments in commands.items()}
     except subprocess.CalledProcessError as error:
@@ -108,13 +109,13 @@ def convolutions_of_miopen(count: int) -> list[Problem]:
             for problem in sample_problems("conv2d", WARM_UP + count, SEED + 5)]
 
 
-def beside(checkpoint: str, name: str, count: int, rounds: int) -> list[dict[str, Any]]:
+def beside(name: str, count: int, rounds: int) -> list[dict[str, Any]]:
     """Make a row for each number of busy processes: milliseconds of known convolutions on one device."""
     from seqtune.kernels.problem_sets.sampler import sample_problems
     from seqtune.predictor.predictors import cached_checkpoint
     from seqtune.tuner.backends.discovery import find
 
-    loaded, device = cached_checkpoint(checkpoint), find(name)
+    loaded, device = cached_checkpoint(CHECKPOINT), find(name)
 
     def answer(problem: Problem) -> None:
         loaded.propose([loaded.task(problem, device)], BEAM)
@@ -214,8 +215,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     add_out(parser)
-    parser.add_argument("--checkpoint", default="default")
-    parser.add_argument("--devices", nargs="+", help="[default: all devices here that the checkpoint knows]")
     parser.add_argument("--problems", type=positive, default=100,
                         help="number of sampled problems, a fifth of them matrix products")
     parser.add_argument("--times", type=positive, default=5, help="number of new processes of each kind")
@@ -240,26 +239,26 @@ def measure(given: argparse.Namespace) -> None:
     from seqtune.predictor.trees.ranker import PROPOSALS
     from seqtune.tuner.backends.discovery import devices, find
 
-    model = Checkpoint.load(given.checkpoint)
+    model = Checkpoint.load(CHECKPOINT)
     words = model.vocabulary.words
-    names = given.devices or [device.name for device in devices() if f"backend={device.backend}" in words]
+    names = [device.name for device in devices() if f"backend={device.backend}" in words]
     if not names:
-        raise SeqtuneError("the checkpoint knows none of the devices here; name another with --checkpoint")
-    starts = cold(given.checkpoint, names[0], given.times)
+        raise SeqtuneError("the checkpoint knows none of the devices here")
+    starts = cold(names[0], given.times)
     dispatch = calls(20 * given.times + 1)
     problems = sampled(given.problems)
-    rows = [warm(given.checkpoint, name, problems) for name in names]
+    rows = [warm(CHECKPOINT, name, problems) for name in names]
     rows += [warm(None, name, problems) for name in GPUS if name not in names]
     rows.append(warm(*MIOPEN, convolutions_of_miopen(given.problems)))
     first, problems = find(names[0]), sample_problems("conv2d", given.problems, SEED + 2)
     results = {"machine": machine([find(name) for name in names]), "beam": BEAM, "warm": rows, "cold_seconds": starts,
              "call_microseconds": dispatch, "width": PROPOSALS,
              "first_problem_ms": {name: first_problem(checkpoint, name, FIRST, given.times) for checkpoint, name in (
-                 (given.checkpoint, names[0]), *((None, name) for name in GPUS))},
-             "cold_parts": cold_parts(given.checkpoint, names[0], PROBLEM, given.times),
-             "beside_busy": beside(given.checkpoint, names[0], given.problems, given.times),
+                 (CHECKPOINT, names[0]), *((None, name) for name in GPUS))},
+             "cold_parts": cold_parts(CHECKPOINT, names[0], PROBLEM, given.times),
+             "beside_busy": beside(names[0], given.problems, given.times),
              "warm_parts": [warm_parts(model, find(name), problems, BEAM) for name in names],
-             "bulk": bulk(given.checkpoint, first, sample_problems("conv2d", given.bulk, SEED + 3))}
+             "bulk": bulk(CHECKPOINT, first, sample_problems("conv2d", given.bulk, SEED + 3))}
     written = page(results)
     print(f"{written.tables}\n\n{written.measured}")
     publish(given.out, page, results)

@@ -67,6 +67,6 @@ def test_the_page_has_a_row_for_each() -> None:
 
 
 def test_predictions_are_timed_beside_busy_processes() -> None:
-    rows = beside("default", "llvm:0", 2, 1)
+    rows = beside("llvm:0", 2, 1)
     assert [row["busy"] for row in rows] == list(COUNTS)
     assert all(0 < row["median_ms"] <= row["p90_ms"] for row in rows)
