@@ -34,7 +34,7 @@ TASKS: Mapping[str, tuple[str, str]] = {  # name -> "module:function" of a Task,
     "report": ("benchmarks.gpu.page:report", "the data set and the page of results; measures nothing"),
 }
 PROBLEMS = ("gemm:bf16", "gemm:fp16", "conv2d:fp16", "conv2d:fp32")
-COUNT = 250
+COUNT = 250  # the most problems of each set
 REPORT = "report"  # the task that measures nothing
 PACKAGES = ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12")  # the page names their versions
 
@@ -76,7 +76,6 @@ def parser() -> argparse.ArgumentParser:
     add("--problems", nargs="+", default=PROBLEMS, metavar="SET",
         help="gemm:DTYPE and conv2d:DTYPE are problems of well-known models; others are named sets, such as "
              f"resnet18:8, or files (default: {' '.join(PROBLEMS)})")
-    add("--count", type=positive, default=COUNT, help=f"maximum number of problems of each set (default: {COUNT})")
     add("--kernels", type=lambda text: tuple(text.split(",")), default=(), metavar="NAME,...",
         help="families to check and to measure (default: all of the device)")
     add("--configurations", type=positive, default=defaults["configurations"].default,
@@ -103,7 +102,7 @@ def run_of(given: argparse.Namespace) -> Run:
         gpu = Gpu.stored(given.out)
     else:
         gpu = Gpu.present(given.device)
-    options = Options(problems_of(given.problems, given.count), given.kernels, given.checkpoint, given.checked,
+    options = Options(problems_of(given.problems, COUNT), given.kernels, given.checkpoint, given.checked,
                       given.configurations, given.compared, not given.libraries_only, seed=given.seed)
     return Run(given.out, gpu, options, Deadline(60 * given.minutes))
 

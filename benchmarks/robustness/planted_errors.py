@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import seqtune
-from benchmarks.common.program import OneLineParser, positive
+from benchmarks.common.program import OneLineParser
 from benchmarks.common.report import Row, markdown
 from seqtune.kernels.devices.element_types import element_type
 from seqtune.kernels.operations.operation import Operands
@@ -32,6 +32,8 @@ Array = NDArray[Any]
 Form = Callable[[Array], Array]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+CONFIGURATIONS = 10  # of each example, besides the default
+REPEATS = 50  # errors of each kind that are planted
 PROBLEMS: Mapping[str, str] = {  # folder of an example -> a problem; `blur` is a command, which reports its own error
     "convolution": "image_filter height=100 width=150 size=5", "matrix_product": "matrix_product m=192 n=160 k=256",
     "reduction": "row_sums rows=512 columns=1000", "stencil": "heat rows=128 columns=96",
@@ -74,7 +76,7 @@ def wrong_before(output: Array, expected: Array, tolerance: float) -> bool:
     return bool(not np.abs(output.astype(np.float64) - expected).max() <= tolerance * largest)
 
 
-def rows_of(example: str, backend: Backend, configurations: int, repeats: int) -> Iterator[Row]:
+def rows_of(example: str, backend: Backend) -> Iterator[Row]:
     """A row of shares for each form of an example's outputs."""
     seqtune.use_library(EXAMPLES / example, allow_commands=True)
     problem = parse_problem(PROBLEMS[example])
@@ -83,7 +85,7 @@ def rows_of(example: str, backend: Backend, configurations: int, repeats: int) -
     [(name, tensor)] = tensors.outputs.items()
     kernels = {kernel.name: kernel for kernel in task.kernels}
     chosen = [task.default, *(task[int(number)] for number in np.random.default_rng(0).choice(
-        len(task), configurations, False))]
+        len(task), CONFIGURATIONS, False))]
 
     def compute(operands: Operands, index: int = 0) -> Array:
         configuration = chosen[index]
@@ -98,10 +100,10 @@ def rows_of(example: str, backend: Backend, configurations: int, repeats: int) -
         rule = ExpectedOutputs.of({name: form(expected)}, arrays, tensors,
                                   lambda operands, form=form: {name: form(expect(operands))})  # type: ignore[misc]
         yield {"example": example, "outputs": title, **_shares(
-            rule, name, [form(output) for output in outputs], element_type(tensor.dtype).tolerance, repeats)}
+            rule, name, [form(output) for output in outputs], element_type(tensor.dtype).tolerance)}
 
 
-def _shares(rule: ExpectedOutputs, name: str, outputs: Sequence[Array], tolerance: float, repeats: int) -> Row:
+def _shares(rule: ExpectedOutputs, name: str, outputs: Sequence[Array], tolerance: float) -> Row:
     """The shares of right outputs that are refused, and of each planted error that is found: (before, now)."""
     expected = rule.arrays[name]
     size = np.abs(expected).ravel()
@@ -114,7 +116,7 @@ def _shares(rule: ExpectedOutputs, name: str, outputs: Sequence[Array], toleranc
     row: Row = {"right, refused": np.mean([verdict(output) for output in outputs], axis=0).tolist()}
     for title, plant in ERRORS.items():
         verdicts = []
-        for repeat in range(repeats):
+        for repeat in range(REPEATS):
             output = outputs[repeat % len(outputs)].copy()
             plant(output.reshape(-1), own, generator)
             verdicts.append(verdict(output))
@@ -132,13 +134,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--device", default="opencl:0", help="device that runs the examples")
-    parser.add_argument("--configurations", type=positive, default=10, help="of each example, besides the default")
-    parser.add_argument("--repeats", type=positive, default=50, help="errors of each kind that are planted")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     given = parser.parse_args(arguments)
     backend = open_backend(find(given.device))
     try:
-        rows = [row for example in PROBLEMS for row in rows_of(example, backend, given.configurations, given.repeats)]
+        rows = [row for example in PROBLEMS for row in rows_of(example, backend)]
     finally:
         backend.close()
     print(json.dumps(rows) if given.json else table(rows))

@@ -37,7 +37,6 @@ from seqtune.data.record import Measurement
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.predictor.checkpoint_folder import digests, find
@@ -158,7 +157,7 @@ def search_as_ours(task: Task, strategy: str, trials: int, seed: int, measurer: 
 
 
 def problems(given: argparse.Namespace, methods: Sequence[str]) -> list[LiveProblem]:
-    """The drawn problems on the devices in turn, or those of --problems on every device. Raises MisuseError."""
+    """The drawn problems on the devices in turn. Raises MisuseError."""
     from seqtune.tuner.backends.discovery import find as find_device
 
     backends = parts(given.devices)
@@ -167,12 +166,9 @@ def problems(given: argparse.Namespace, methods: Sequence[str]) -> list[LiveProb
     if any("+" in method for method in methods):
         raise MisuseError("+history and +proposals are for recorded problems; a live search knows what `tune` does")
     devices = {backend: find_device(f"{backend}:0") for backend in dict.fromkeys(backends)}
-    if given.problems:
-        chosen = [(device, parse_problem(text)) for text in given.problems.split(";") for device in devices.values()]
-    else:
-        chosen = drawn([devices[backend] for backend in backends], given.count, given.draw)
-        if len(chosen) < given.count:
-            raise MisuseError(f"--count {given.count}: there are only {len(chosen)} such problems")
+    chosen = drawn([devices[backend] for backend in backends], given.count)
+    if len(chosen) < given.count:
+        raise MisuseError(f"--count {given.count}: there are only {len(chosen)} such problems")
     checkpoints = {backend: checksum(digests(find(answers_for(backend)))) for backend in devices}
     return [LiveProblem(device, problem, given.seeds, given.budgets, checkpoints[device.backend])
             for device, problem in chosen]

@@ -96,12 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = OneLineParser(__doc__)
     parser.add_argument("--on", choices=KINDS, default="recorded", help="kind of problems [default: recorded]")
     parser.add_argument("--data", type=Path, help="recorded spaces, or a data set")
-    parser.add_argument("--problems", default="",
-                        help="only these spaces, separated by commas; live: these problems, separated by semicolons")
+    parser.add_argument("--problems", default="", help="recorded, across: only these spaces, separated by commas")
     parser.add_argument("--devices", help="only these devices, separated by commas; live: llvm or opencl for the first "
                         "problem, the second one, ..., in turn")
     parser.add_argument("--count", type=positive, default=10, help="live: number of problems that are drawn")
-    parser.add_argument("--draw", type=int, default=0, help="live: seed with which they are drawn")
     parser.add_argument("--strategies",
                         help="our strategies, separated by commas; the first one is compared with the others")
     parser.add_argument("--peers", help="strategies of Kernel Tuner, separated by commas; may be empty")

@@ -216,7 +216,7 @@ def test_a_damaged_run_is_refused_with_a_reason(content: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("arguments", [
     ("--tasks", "nope"), ("--device", "nope"), ("--minutes", "0"), ("--minutes", "-1"), ("--minutes", "nan"),
-    ("--count", "x"), ("--nope", "a\nb"), ("--problems", "gemm:half", "--dry-run"), ("--kernels", "cuda.nope"),
+    ("--compared", "x"), ("--nope", "a\nb"), ("--problems", "gemm:half", "--dry-run"), ("--kernels", "cuda.nope"),
     ("--tasks", "report", "--out", "nope"), ("--dry-run", "--problems", "nope.txt")])
 def test_a_misuse_is_one_line(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
