@@ -34,8 +34,7 @@ class Compiled(nn.Module):
         self.original = original
         self.graph = compiled.graph
         self.fallbacks = compiled.fallbacks  # (operation that PyTorch computes, reason)
-        self.verdict = compiled.verdict  # None where PyTorch's forms of the whole graph were not compared
-        self.verification = compiled.verification  # None where no layers were verified
+        self.verdict = compiled.verdict  # None where the graph was not compared with PyTorch's forms of it
         self._forms = [(example.shape, example.dtype, "cpu", torch.strided) for example in examples]
         self._written = compiled.written
         self._tolerance = 2 * compiled.tolerance  # relative to the largest result: both sides may round

@@ -1,14 +1,14 @@
 """GraphCompiler: compiles one graph with given choices for its layers. The graph itself is not changed.
 
-All layers are chosen together, so that equal ones are predicted once. Where PyTorch's operation computes a layer, the
-segment of the graph around it is cut in two.
+All layers are chosen together, so that equal ones are predicted once. Where no kernel solves a layer, PyTorch's
+operation computes it, and the segment of the graph around it is cut in two.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -22,14 +22,12 @@ from .lowering.partition import fold_constants, joined, segments_of, unknown_ope
 from .lowering.table import LAYER_OPERATIONS
 from .module import NetworkModule, SegmentNetwork
 from .nodes import Layer, Tuned
+from .peer_comparison import GraphVerdict
 from .plan.precision import TOLERANCES, has_bf16
 from .program.bound_kernels import KernelBinder
 from .selection.choices import Choice
-from .selection.peer_layers import fall_back
-from .selection.reports import GraphVerdict, NetworkVerification
 
-SLOWER = "PyTorch's own operation is faster, and so is the network with it"
-UNSOLVED = "no kernel solves it, or PyTorch's own operation was saved as the faster one"
+UNSOLVED = "no kernel solves it, or the saved choice leaves it to PyTorch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +38,13 @@ class CompiledGraph:
     choices: tuple[Choice, ...]
     fallbacks: tuple[tuple[str, str], ...]  # (name of a node that PyTorch computes, reason)
     verdict: GraphVerdict | None = None  # where it was compared as a whole
-    verification: NetworkVerification | None = None  # where its layers were verified
     tolerance: float = TOLERANCES["fp32"]  # the largest allowed difference of results, relative to their largest
     written: tuple[int, ...] = ()  # indices of the operands that a run writes at its end; they must share no memory
 
     @property
     def loaded(self) -> bool:
         """Whether other work had much of the machine while the graph was measured."""
-        return any(report is not None and report.loaded for report in (self.verification, self.verdict))
+        return self.verdict is not None and self.verdict.loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +56,8 @@ class GraphCompiler:
     precision: str
     refused: list[str] = field(default_factory=list)  # why PyTorch computes layers, where `compile` returned None
 
-    def compile(self, choose: Callable[[Sequence[Tuned]], Sequence[Choice]],
-                split: bool = False) -> CompiledGraph | None:
-        """Compile the graph; None where it has no layer that kernels compute.
-
-        With `split`, layers that PyTorch computes faster stay PyTorch's.
-        """
+    def compile(self, choose: Callable[[Sequence[Tuned]], Sequence[Choice]]) -> CompiledGraph | None:
+        """Compile the graph; None where it has no layer that kernels compute."""
         module = _copied(self.module)
         unify_attention(module.graph)
         fold_constants(module)  # sums of masks
@@ -79,17 +72,13 @@ class GraphCompiler:
                     f"PyTorch computes {short_name(node)}: {reason}" for node, reason in unknown.items()
                     if node.target in LAYER_OPERATIONS))
                 return None
-            new = [replace(choice, configuration=None) if split and choice.slower else choice
-                   for choice in choose(tuned)]
+            new = choose(tuned)
             known = {choice.problem for choice in choices}
             choices += [choice for choice in new if not choices or choice.problem not in known]
-            left = {node.origin: SLOWER if choice.slower else UNSOLVED
-                    for node, choice in zip(tuned, new, strict=True) if choice.configuration is None}
+            left = {node.origin for node, choice in zip(tuned, new, strict=True) if choice.configuration is None}
             if not left:
                 break
-            for node in [node for node in module.graph.nodes if node.name in left]:
-                reason = left[node.name]
-                unknown[fall_back(module, node, self.precision)] = reason
+            unknown |= {node: UNSOLVED for node in module.graph.nodes if node.name in left}
         configurations = {node: choice.configuration for node, choice in zip(tuned, new, strict=True)
                           if choice.configuration is not None}
         modules = [NetworkModule(network, self.binder, configurations) for network in networks]

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -29,7 +29,8 @@ from .openvino_nodes import by_step, openvino_nodes
 from .optimized import Optimized
 from .parts import UNCOMPILED, left_out
 from .program.device_threads import TURN
-from .verification.layer_times import operands_of
+
+UNCOMPARED = "not compared with PyTorch's code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,6 @@ class ExplainedStep:
     parameters: str
     fused: str  # what the kernel computes after its sums
     seconds: float
-    pytorch_seconds: float | None  # PyTorch's layer with bias and ReLU; None where not measured
     openvino: tuple[tuple[str, float], ...] | None = None  # kernel and seconds of its nodes; None if not asked for
 
 
@@ -57,14 +57,13 @@ class NetworkExplanation:
     steps: tuple[ExplainedStep, ...]
     kept: tuple[tuple[str, str], ...]
     openvino_rest: tuple[tuple[str, float], ...] = ()  # name and seconds of OpenVINO's nodes that belong to no step
-    compared: tuple[str, ...] = ()  # the times of the network and of PyTorch's forms of it, where measured
-    verified: tuple[str, ...] = ()  # what the verification's budget was spent on, and what it gained
-    in_parts: bool = False  # whether parts of the model were compiled, each with its own times and verification
+    compared: tuple[str, ...] = ()  # the network's time and that of PyTorch's form of it, or that nothing was compared
+    in_parts: bool = False  # whether parts of the model were compiled, each with a comparison of its own
     load: Load = field(default_factory=Load)  # of the machine while the steps were timed
 
     @property
     def subject(self) -> str:
-        """The subject of each line of `verified` and `compared`, in words."""
+        """The subject of each line of `compared`, in words."""
         return "a part of the network" if self.in_parts else "the whole network"
 
     @property
@@ -89,7 +88,7 @@ class NetworkExplanation:
                  f"{step.parameters}{' + ' + step.fused if step.fused else ''}{_beside(step)}" for step in self.steps]
         lines += [f"     {seconds * 1e6:9.1f} us  of OpenVINO alone: {name}" for name, seconds in self.openvino_rest]
         lines += [f"   PyTorch computes {name}: {reason}" for name, reason in self.kept]
-        lines += [f"   {self.subject}: {line}" for line in (*self.verified, *self.compared)]
+        lines += [f"   {self.subject}: {line}" for line in self.compared]
         return "\n".join([*lines, *([self.doubt] if self.doubt else []), self.total])
 
     def write(self, path: str | Path) -> None:
@@ -114,11 +113,10 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
     if openvino and whole is None:
         raise MisuseError("this model was optimised in parts; OpenVINO's nodes are shown for whole models only")
     programs = [module for module in fast.modules() if isinstance(module, NetworkModule)]
-    operands = operands_of(programs, lambda: result_for(fast, example, "these operands"))
+    operands = _operands_of(programs, lambda: result_for(fast, example, "these operands"))
     if programs and not operands:
         raise MisuseError("these operands do not go through the kernels; explain the model with operands of the shapes "
                           "that it was optimised for")
-    known = {choice.problem: choice.pytorch_seconds for choice in fast.choices}
     steps: list[ExplainedStep] = []
     origins: dict[str, int] = {}
     meter = LoadMeter()
@@ -127,13 +125,12 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
             if program in operands:
                 origins |= {job.node.origin: number for number, job in enumerate(program.jobs, len(steps))
                             if job.node is not None}
-                steps += _steps(program, program.measure(*operands[program]), known, len(steps))
+                steps += _steps(program, program.measure(*operands[program]), len(steps))
     load = meter.well_known_load()  # threads that wait for a CPU make a short step a thousand times as long
     graphs = [module for module in fast.modules() if isinstance(module, Compiled)]
     kept = [entry for graph in graphs for entry in graph.fallbacks]
     kept += [(layers, UNCOMPILED) for layers in [left_out(fast.model)] if layers]
-    compared = [str(graph.verdict) for graph in graphs if graph.verdict is not None]
-    verified = [str(graph.verification) for graph in graphs if graph.verification is not None]
+    compared = [UNCOMPARED if graph.verdict is None else str(graph.verdict) for graph in graphs]
     rest: tuple[tuple[str, float], ...] = ()
     if openvino and whole is not None:
         nodes, network = openvino_nodes(whole.original, example, fast.device.threads)
@@ -142,7 +139,21 @@ def explain(fast: Optimized, *example: Tensor, openvino: bool = False) -> Networ
                  for step in steps]
         rest = tuple((node.name, node.seconds) for node in matched.get(-1, []))
     return NetworkExplanation(fast.device.name, tuple(steps), tuple(kept), rest, tuple(compared),
-                              tuple(verified), in_parts=whole is None, load=load)
+                              in_parts=whole is None, load=load)
+
+
+def _operands_of(programs: Sequence[NetworkModule],
+                 run: Callable[[], object]) -> dict[NetworkModule, tuple[Tensor, ...]]:
+    """The operands that each program gets in a run; a program that is not called is left out."""
+    operands: dict[NetworkModule, tuple[Tensor, ...]] = {}
+    handles = [program.register_forward_pre_hook(lambda module, given: operands.__setitem__(module, given))
+               for program in programs]
+    try:
+        run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return operands
 
 
 def _beside(step: ExplainedStep) -> str:
@@ -156,8 +167,7 @@ def _nodes(step: ExplainedStep) -> str:
     return "; ".join(f"{kernel} {seconds * 1e6:.0f} us" for kernel, seconds in step.openvino) or "no node of its own"
 
 
-def _steps(program: NetworkModule, seconds: list[float], known: Mapping[Any, float | None],
-           first: int) -> Iterator[ExplainedStep]:
+def _steps(program: NetworkModule, seconds: list[float], first: int) -> Iterator[ExplainedStep]:
     writers: dict[object, int] = {}
     for number, (job, least) in enumerate(zip(program.jobs, seconds, strict=True), first):
         node = job.node
@@ -170,8 +180,7 @@ def _steps(program: NetworkModule, seconds: list[float], known: Mapping[Any, flo
             number, job.name if node is None else f"{node.name} ({node.origin})",
             result.shape, result.element.dtype, tuple(reads),
             "step" if configuration is None else configuration.kernel,
-            _formula(node) if configuration is None else configuration.brief(), _fused(node), least,
-            known.get(node.problem) if isinstance(node, Tuned) else None)
+            _formula(node) if configuration is None else configuration.brief(), _fused(node), least)
 
 
 def _formula(node: Node | None) -> str:
@@ -200,8 +209,7 @@ def _page(explanation: NetworkExplanation) -> str:
     longest = max((step.seconds for step in explanation.steps), default=1.0)
     rows = "\n".join(_row(step, longest) for step in explanation.steps)
     kept = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in explanation.kept)
-    whole = "".join(f"<p>{explanation.subject.capitalize()}: {escape(line)}.</p>"
-                    for line in (*explanation.verified, *explanation.compared))
+    whole = "".join(f"<p>{explanation.subject.capitalize()}: {escape(line)}.</p>" for line in explanation.compared)
     doubt = f"\n<p>{escape(explanation.doubt)}.</p>" if explanation.doubt else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Steps of a network</title>
@@ -209,7 +217,7 @@ def _page(explanation: NetworkExplanation) -> str:
 <style>{_STYLE}</style></head><body><h1>{escape(explanation.total)}</h1>
 <p>Times are the least of each step alone, in microseconds.</p>{doubt}
 <table><tr><th>step</th><th>reads</th><th>operation</th><th>result</th><th>kernel</th><th>parameters</th>
-<th>fused</th><th>us</th><th>PyTorch, us</th><th>OpenVINO</th><th></th></tr>
+<th>fused</th><th>us</th><th>OpenVINO</th><th></th></tr>
 {rows}</table>{_rest(explanation)}
 {whole}
 <h2>Left to PyTorch</h2>{f"<ul>{kept}</ul>" if kept else "<p>Nothing.</p>"}</body></html>
@@ -219,10 +227,9 @@ def _page(explanation: NetworkExplanation) -> str:
 def _row(step: ExplainedStep, longest: float) -> str:
     texts = (step.operation, f"{'×'.join(map(str, step.shape))} {step.element}", step.kernel, step.parameters,
              step.fused)
-    theirs = "" if step.pytorch_seconds is None else f"{step.pytorch_seconds * 1e6:.1f}"
     cells = "".join(f"<td>{escape(text)}</td>" for text in texts)
     return (f'<tr><td class="n">{step.number}</td><td>{", ".join(map(str, step.reads))}</td>{cells}'
-            f'<td class="n">{step.seconds * 1e6:.1f}</td><td class="n">{theirs}</td><td>{escape(_nodes(step))}</td>'
+            f'<td class="n">{step.seconds * 1e6:.1f}</td><td>{escape(_nodes(step))}</td>'
             f'<td><span class="bar" style="width:{step.seconds / longest * 10:.2f}em"></span></td></tr>')
 
 

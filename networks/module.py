@@ -98,11 +98,11 @@ class NetworkModule(nn.Module):
             raise IndexError("index out of range in self")
         return tuple(results)
 
-    def measure(self, *operands: Tensor, rounds: int = ROUNDS) -> list[float]:
-        """The least seconds of each job alone, of as many samples as `rounds`, with these operands."""
+    def measure(self, *operands: Tensor) -> list[float]:
+        """The least seconds of each job alone, of ROUNDS samples, with these operands."""
         results = self.forward(*operands)  # the program uses their memory until the next call
         least = [math.inf] * len(self.jobs)
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             for number in range(len(self.jobs)):
                 least[number] = min(least[number], self.program.time(number))
         del results

@@ -35,15 +35,13 @@ class Optimized(nn.Module):
         return self.model(*args, **kwargs)
 
     def save(self, path: str | Path) -> None:
-        """Write the choices and the reports on networks, without the weights, for `optimize(..., saved=path)`.
+        """Write the choices and the verdicts on networks, without the weights, for `optimize(..., saved=path)`.
 
         They hold for inputs of the example's shapes.
         """
-        compiled = [module for module in self.modules() if isinstance(module, Compiled)]
-        verdicts, verifications = ([None if report is None else asdict(report) for report in reports] for reports in (
-            [module.verdict for module in compiled], [module.verification for module in compiled]))
-        write_choices(path, self.device, self.choices, self.precision, verdicts, verifications,
-                      self.inputs)
+        verdicts = [None if module.verdict is None else asdict(module.verdict) for module in self.modules()
+                    if isinstance(module, Compiled)]
+        write_choices(path, self.device, self.choices, self.precision, verdicts, self.inputs)
 
     def train(self, mode: bool = True) -> Optimized:
         """Set evaluation mode. Raises MisuseError for training mode."""

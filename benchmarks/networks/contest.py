@@ -21,18 +21,19 @@ from benchmarks.common.contest import REST_SECONDS, WARM_UP_SECONDS
 from benchmarks.common.program import llvm_devices, warm_threads
 from benchmarks.common.progress import say
 from seqtune.errors import SeqtuneError, UnavailableError, one_line
-from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import NETWORK
 from seqtune.tuner.measuring.timed_calls import time_calls
 
 from .case import TOLERANCES, Case, Run, results_of
 from .models import NETWORKS, seeded
-from .ours import OurNetwork, OurOptions, operations_of, ours
+from .ours import OurOptions, operations_of, ours
 from .peers import LONGEST_REASON, PEERS, NetworkPeer, guarded
 
 SAMPLE_SECONDS = 30e-3  # ten calls of the smallest networks, one call of the largest
 OURS = "seqtune"
-UNVERIFIED, CONTROL = "unverified", "control"  # ours by prediction alone, and the same once more
-Prepare = Callable[[Case, OurOptions, bool], OurNetwork]
+UNVERIFIED = "unverified"  # ours by prediction alone
+OWN = (UNVERIFIED, OURS)  # our contestants, in the order in which they are prepared
+Prepare = Callable[[Case, OurOptions, bool], Run]
 
 
 @dataclass(frozen=True)
@@ -44,20 +45,13 @@ class Assignment:
     threads: int
     rounds: int = 20
     peers: Sequence[str] = tuple(peer.name for peer in PEERS)
-    budget: float = NETWORK  # seconds for verifying the network
-    seconds: float = SECONDS  # most seconds for verifying one layer
+    budget: float = NETWORK  # seconds for comparing the network with PyTorch's code
     checkpoint: str = "default"
-    control: bool = False  # a second network by prediction takes part: how much do equal ones differ?
 
     @property
     def name(self) -> str:
         """The name of the file of its outcome, without extension."""
         return f"{self.model.replace('/', '-')}.{self.dtype}.{self.threads}"
-
-    @property
-    def own(self) -> Sequence[str]:
-        """Our contestants, in the order in which they are prepared."""
-        return (UNVERIFIED, *[CONTROL] * self.control, OURS)
 
 
 @dataclass
@@ -73,7 +67,6 @@ class ContestOutcome:
     left_out: dict[str, str] = field(default_factory=dict)  # contestant -> reason
     operations: dict[str, int] = field(default_factory=dict)  # PyTorch's operations in one call of ours
     export: float | None = None  # seconds of the ONNX file, in none of `ready`
-    verification: dict[str, Any] | None = None  # what the budget was spent on
 
 
 def compare_all(assignment: Assignment, peers: Sequence[NetworkPeer] = PEERS,
@@ -85,7 +78,7 @@ def compare_all(assignment: Assignment, peers: Sequence[NetworkPeer] = PEERS,
     warm_threads(assignment.threads)
     model, inputs = seeded(assignment.model)
     outcome = ContestOutcome(assignment.model, assignment.dtype, assignment.threads)
-    options = OurOptions(assignment.budget, assignment.seconds, assignment.checkpoint)
+    options = OurOptions(assignment.budget, assignment.checkpoint)
     with TemporaryDirectory() as folder, torch.no_grad():
         reference = [result.double() for result in results_of(model(*inputs))]
         case = Case(model, inputs, assignment.dtype, device, Path(folder), NETWORKS[assignment.model].convolutional)
@@ -108,16 +101,11 @@ def compare_all(assignment: Assignment, peers: Sequence[NetworkPeer] = PEERS,
                 return
             runs[name], outcome.ready[name], outcome.errors[name] = run, seconds, error
 
-        def own_run(name: str) -> Run:
-            network = prepare(case, options, name == OURS)
-            outcome.verification = network.verification
-            return network.run
-
         for peer in peers:
             if peer.name in assignment.peers:
                 enter(peer.name, lambda peer=peer: peer.prepared(case))  # type: ignore[misc]
-        for name in assignment.own:
-            enter(name, lambda name=name: own_run(name))  # type: ignore[misc]
+        for name in OWN:
+            enter(name, lambda name=name: prepare(case, options, name == OURS))  # type: ignore[misc]
         gc.collect()
         say(f"{assignment.name}: {assignment.rounds} rounds")
         outcome.samples = {name: list(seconds) for name, seconds in time_calls(

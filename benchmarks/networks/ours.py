@@ -1,14 +1,13 @@
-"""Our contestants: `seqtune.pytorch.optimize`, verified and by prediction alone."""
+"""Our contestants: `seqtune.pytorch.optimize`, compared with PyTorch's code and by prediction alone."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.common.progress import say
-from benchmarks.common.report import Row
-from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import NETWORK
 
 from .case import Case, Run, called
 
@@ -26,32 +25,18 @@ INDUCTOR = "## Call CompiledFxGraph"  # begins the name of a call of what Induct
 class OurOptions:
     """Options of our contestants."""
 
-    budget: float = NETWORK  # seconds for verifying the network
-    seconds: float = SECONDS  # most seconds for verifying one layer
+    budget: float = NETWORK  # seconds for comparing the network with PyTorch's code
     checkpoint: str = "default"
 
 
-@dataclass(frozen=True)
-class OurNetwork:
-    """A network of ours that is ready, and what its verification gained; None without one."""
-
-    run: Run
-    verification: Row | None = None
-
-
-def ours(case: Case, options: OurOptions, verify: bool) -> OurNetwork:
+def ours(case: Case, options: OurOptions, verify: bool) -> Run:
     """Optimise the case's network. Raises SeqtuneError where it cannot be, UnavailableError where a part is missing."""
-    from seqtune.networks.compiled import Compiled
     from seqtune.pytorch import optimize
 
     model = optimize(case.model, tuple(case.inputs), device=case.device, progress=say, verify=verify,
-                     budget=options.budget, seconds=options.seconds, checkpoint=options.checkpoint,
+                     budget=options.budget, checkpoint=options.checkpoint,
                      journal=case.folder / f"{'verified' if verify else 'predicted'}.sqlite", precision=case.dtype)
-    reports = [{**asdict(graph.verification),
-                "by_pytorch": graph.verdict.peer if graph.verdict is not None and graph.verdict.peer_wins else None}
-               for graph in model.modules() if isinstance(graph, Compiled) and graph.verification is not None]
-    # the operands of a model in fp32 are fp32
-    return OurNetwork(called(model, case, case.inputs), reports[0] if reports else None)
+    return called(model, case, case.inputs)  # the operands of a model in fp32 are fp32
 
 
 def operations_of(run: Run) -> dict[str, int]:

@@ -49,34 +49,6 @@ def absent(rows: Sequence[Row]) -> list[str]:
             for (name, reason), networks in reasons.items()]
 
 
-def verified(rows: Sequence[Row]) -> str:
-    """Make the part about the gain by verification, of the networks whose contest had a control; empty without one."""
-    known = [row for row in rows if row.get("verification") and "control" in row and row["vs_unverified"] is not None]
-    if not known:
-        return ""
-    lines = []
-    for row in known:
-        report = row["verification"]
-        lines.append([row["model"], row["dtype"], str(row["threads"]),
-                      f"{row['vs_unverified']:.3f}{' (loss)' if is_loss(row) else ''}", f"{row['control']:.3f}",
-                      f"{row['control_spread']:.3f}", f"{report['verified']}/{report['layers']}",
-                      f"{report['used']:.0f}/{report['budget']:.0f}", report["by_pytorch"] or ""])
-    header = ["network", "precision", "threads", "ratio", "control", "spread", "layers verified", "used, s",
-              "by PyTorch"]
-    means = [geometric_mean([row[column] for row in known]) for column in ("vs_unverified", "control")]
-    used = max(row["verification"]["used"] / row["verification"]["budget"] for row in known)
-    return (f"## What verification gains\n\nVerified networks have {means[0]:.3f} times the speed of predicted ones "
-            f"(geometric mean of {len(known)}; two equal predicted networks {means[1]:.3f}). "
-            f"{sum(map(is_loss, known))} lose more than the spread: the interquartile range of the rounds' ratios of "
-            f"two equal networks. At most {used:.2f} of the budget was used.\n\n{markdown(header, lines, left=2)}")
-
-
-def is_loss(row: Row) -> bool:
-    """Whether the verified network is slower than the predicted one by more than two equal networks differ."""
-    loss: bool = row["vs_unverified"] < 1 - row["control_spread"]
-    return loss
-
-
 def predicted(part: Results) -> str:
     """The predictions for the layers of networks that no model learned from."""
     rows = part["rows"]
@@ -129,8 +101,8 @@ def page(results: Results) -> Page:
     return Page(
         "networks", "Networks and their peers", "; ".join(claims) + "." if claims else "No network was measured.",
         "python -m benchmarks networks --out docs",
-        "\n\n".join(filter(None, [table(rows), verified(rows), predicted(results[PREDICTED])
-                                  if PREDICTED in results else ""])), measured_on(results),
+        "\n\n".join(filter(None, [table(rows), predicted(results[PREDICTED]) if PREDICTED in results else ""])),
+        measured_on(results),
         "`ms` is our time of one call. The columns named after a peer are its time divided by ours. `eager` is "
         "unchanged PyTorch, `compile` torch.compile, `max_autotune` the same with constant weights and a search among "
         "kernels. `PyTorch's operations` counts those that one call of ours makes and that compute something. `error` "

@@ -7,9 +7,7 @@ contestant that is missing, fails or computes a wrong result is named with its r
 
 Each network, precision and number of threads is a process of its own, in which all contestants take turns in --rounds
 rounds. `--state FOLDER` keeps the outcomes, so that an interrupted run goes on; to measure one again, delete its file.
-`--control` adds a second network of ours that is predicted and not verified: what verification gains stands in a table
-beside the difference between two equal networks. `--checkpoint` may name one that was trained without this machine's
-data (`python -m benchmarks machines`).
+`--checkpoint` may name one that was trained without this machine's data (`python -m benchmarks machines`).
 """
 
 from __future__ import annotations
@@ -31,10 +29,10 @@ from benchmarks.common.program import parser_of, positive, several
 from benchmarks.common.progress import say
 from benchmarks.common.report import Row, machine, read_json
 from seqtune.errors import FormatError, UnavailableError
-from seqtune.tuner.measuring.deadline import NETWORK, SECONDS
+from seqtune.tuner.measuring.deadline import NETWORK
 
 from .case import TOLERANCES
-from .contest import Assignment, ContestOutcome
+from .contest import OWN, Assignment, ContestOutcome
 from .models import NETWORKS
 from .page import PREDICTED, page
 from .peers import PEERS
@@ -51,8 +49,7 @@ def numbers(text: str) -> list[int]:
 
 def assignments(given: argparse.Namespace) -> list[Assignment]:
     """The contests of a command line."""
-    return [Assignment(model, dtype, threads, given.rounds, tuple(given.peers), given.budget, given.seconds,
-                       given.checkpoint, given.control)
+    return [Assignment(model, dtype, threads, given.rounds, tuple(given.peers), given.budget, given.checkpoint)
             for dtype in given.dtype for threads in given.threads for model in given.models]
 
 
@@ -68,7 +65,7 @@ def outcome_of(assignment: Assignment, finished: Finished, facts: Mapping[str, s
         content = finished.get(names, partial(run_contest, assignment, python))
     except UnavailableError as error:
         say(f"{assignment.name}: {error}")
-        left_out = dict.fromkeys((*assignment.peers, *assignment.own), str(error))
+        left_out = dict.fromkeys((*assignment.peers, *OWN), str(error))
         return ContestOutcome(assignment.model, assignment.dtype, assignment.threads, left_out=left_out)
     try:
         return ContestOutcome(**content)
@@ -118,12 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=numbers, default=[1, 2], metavar="1,2")
     parser.add_argument("--rounds", type=positive, default=20, help="samples of each contestant")
     parser.add_argument("--peers", type=several(names), default=names, metavar="A,B", help=f"of {', '.join(names)}")
-    parser.add_argument("--budget", type=float, default=NETWORK, help="seconds for verifying one network")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="most seconds for verifying one layer")
+    parser.add_argument("--budget", type=float, default=NETWORK, help="seconds for comparing one network of ours")
     parser.add_argument("--checkpoint", default="default")
     parser.add_argument("--state", type=Path, metavar="FOLDER", help="keeps the outcomes; a second run goes on")
-    parser.add_argument("--control", action="store_true",
-                        help="add a second network of ours by prediction, and a table of what verification gains")
     given = parser.parse_args(arguments)
     check_ready(given.out)
     with TemporaryDirectory() as folder:

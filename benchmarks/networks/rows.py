@@ -10,7 +10,7 @@ from benchmarks.common.contest import geometric_mean
 from benchmarks.common.report import Row
 from seqtune.tuner.measuring.comparison import level_rounds
 
-from .contest import CONTROL, OURS, UNVERIFIED, ContestOutcome
+from .contest import OURS, UNVERIFIED, ContestOutcome
 from .peers import PEERS
 
 PEER_NAMES = tuple(peer.name for peer in PEERS)
@@ -25,14 +25,6 @@ def levels(samples: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, flo
     """
     quartiles = {name: np.percentile(rounds, [25, 50, 75]) for name, rounds in level_rounds(samples).items()}
     return {name: (float(middle), float((high - low) / middle)) for name, (low, middle, high) in quartiles.items()}
-
-
-def control_of(samples: Mapping[str, Sequence[float]], seconds: Mapping[str, float]) -> Row:
-    """How much two equal networks of ours differ: the ratio of their times, and its spread over the rounds."""
-    if CONTROL not in seconds or UNVERIFIED not in seconds:
-        return {}
-    low, high = np.percentile(np.asarray(samples[UNVERIFIED]) / np.asarray(samples[CONTROL]), [25, 75])
-    return {"control": seconds[UNVERIFIED] / seconds[CONTROL], "control_spread": float(high - low)}
 
 
 def row_of(outcome: ContestOutcome) -> Row:
@@ -54,7 +46,7 @@ def row_of(outcome: ContestOutcome) -> Row:
         "milliseconds": {name: middle * 1e3 for name, middle in seconds.items()},
         "spread": {name: spread for name, (_, spread) in times.items()}, "errors": outcome.errors,
         "ready": outcome.ready, "onnx_export_seconds": outcome.export, "operations": outcome.operations,
-        "left_out": outcome.left_out, **control_of(outcome.samples, seconds), "verification": outcome.verification}
+        "left_out": outcome.left_out}
 
 
 def summaries(rows: Sequence[Row]) -> list[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,12 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.predictor.candidate import Confidence
 from seqtune.tuner.backends.discovery import find
 
 from ..nodes import Shape
-from .reports import NetworkVerification
 
 SCHEMA = 1
-Reports = Sequence[dict[str, Any] | None]  # a report on each compiled network, as JSON; None: no report
+Verdicts = Sequence[dict[str, Any] | None]  # on each compiled network, as JSON; None: not compared
 MOST_BYTES = 4_000_000  # maximum size of a file; enough for thousands of layers
 
 
@@ -32,11 +30,6 @@ class Choice:
 
     problem: Problem
     configuration: Configuration | None
-    seconds: float | None = None  # time of our kernel beside PyTorch's; None where not measured
-    pytorch_seconds: float | None = None
-    slower: bool = False  # whether PyTorch's operation is clearly faster; it computes if the network gains by it
-    verified: bool = False  # whether it is the result of a verification, not a proposal
-    confidence: Confidence | None = field(default=None, compare=False)  # in a proposal; neither saved nor remembered
 
     def to_json(self) -> dict[str, Any]:
         """The problem and the configuration with the version of its kernel, as JSON values."""
@@ -48,13 +41,12 @@ class Choice:
 
 
 def write_choices(path: str | Path, device: Device, choices: Sequence[Choice], precision: str = "fp32",
-                  verdicts: Reports = (), verifications: Reports = (), inputs: Sequence[Shape] = ()) -> None:
+                  verdicts: Verdicts = (), inputs: Sequence[Shape] = ()) -> None:
     """Write the file that `SavedChoices` reads; `inputs` are shapes. Raises SeqtuneError where that fails."""
     check_path("path", path or "")
     layers = [choice.to_json() for choice in choices]
     content = {"seqtune": SCHEMA, "device": device.key, "machine": device.fingerprint, "precision": precision,
-               "inputs": [list(shape) for shape in inputs], "layers": layers, "networks": list(verdicts),
-               "verifications": list(verifications)}
+               "inputs": [list(shape) for shape in inputs], "layers": layers, "networks": list(verdicts)}
     write_whole(Path(path), json.dumps(content, indent=1) + "\n")
 
 
@@ -70,8 +62,8 @@ class SavedChoices:
         """Read a file that `write_choices` wrote. Raises FormatError."""
         text = read_bounded(path, MOST_BYTES)
         try:
-            content: dict[str, Any] = {"networks": [], "verifications": [], **json.loads(text)}
-            lists = all(isinstance(content[name], list) for name in ("layers", "networks", "verifications"))
+            content: dict[str, Any] = {"networks": [], **json.loads(text)}
+            lists = all(isinstance(content[name], list) for name in ("layers", "networks"))
             if lists and {"seqtune", "device"} <= content.keys():
                 return cls(path, content)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -85,11 +77,6 @@ class SavedChoices:
             return find(name) if name.startswith("llvm:") else None
         except DeviceError:
             return None
-
-    def verifications(self) -> list[NetworkVerification | None]:
-        """The reports on the verifications of the networks. Raises FormatError."""
-        return [None if report is None else NetworkVerification.of_json(report)
-                for report in self.content["verifications"]]
 
     def on(self, device: Device, precision: str = "fp32") -> tuple[list[Choice], list[Any]]:
         """The choices, and the verdicts on the networks as JSON values, which are not checked.
@@ -141,7 +128,7 @@ class SavedChoices:
 
 
 def choice_of_json(layer: Any, device: Device) -> Choice:
-    """The inverse of `Choice.to_json`, without times. Raises MisuseError for what is no choice on the device."""
+    """The inverse of `Choice.to_json`. Raises MisuseError for what is no choice on the device."""
     try:
         problem, name = Problem.from_json(layer["problem"]), layer["kernel"]
         if name is None:

@@ -12,7 +12,6 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from seqtune.predictor.predictors import SHIPPED
 
 from .choices import Choice, choice_of_json
 
-VERSION = 2  # version of how choices are made; answers of another version are not used
+VERSION = 3  # version of how choices are made; answers of another version are not used
 MOST_ANSWERS = 5000  # the oldest are deleted first; an answer has about 500 bytes
 MOST_BYTES = 8_000_000
 SUFFIX = ".choices.json"  # after the journal's name
@@ -40,12 +39,11 @@ SUFFIX = ".choices.json"  # after the journal's name
 class ChoiceMemory:
     """The remembered answers for one device and one set of options."""
 
-    def __init__(self, device: Device, journal: str | Path | None, checkpoint: str | Path | None, verified: bool,
+    def __init__(self, device: Device, journal: str | Path | None, checkpoint: str | Path | None,
                  options: Mapping[str, object], most_answers: int = MOST_ANSWERS) -> None:
         """Read the file beside the journal. Raises FormatError for a damaged journal.
 
-        `options` are JSON values on which the choices depend. With `verified`, the choices come from verifications,
-        which do not depend on earlier ones.
+        `options` are JSON values on which the answers depend.
         """
         path = default_path() if journal is None else Path(journal)
         self._path = path.with_name(path.name + SUFFIX)
@@ -53,19 +51,16 @@ class ChoiceMemory:
         self._facts = [VERSION, SEQTUNE_VERSION, device.key, device.fingerprint, device.toolchain, platform.node(),
                        torch.__version__, torch.get_num_threads(),
                        [(name, kernel(name).version) for name in table(device.backend)],
-                       _checkpoint_files(checkpoint), _measurements(path, device, verified), dict(options)]
+                       _checkpoint_files(checkpoint), _measurements(path, device), dict(options)]
         self._may_make_folder, self._most_answers = journal is None, most_answers
         self._answers = _read(self._path)
 
     def find(self, problem: Problem) -> Choice | None:
-        """The choice that was made for a layer, with its times, or None."""
+        """The choice that was made for a layer, or None."""
         with suppress(SeqtuneError, LookupError, TypeError, ValueError, AttributeError):
-            answer = self._answers[self._key(problem.key)]
-            seconds = [None if answer[name] is None else float(answer[name]) for name in ("seconds", "pytorch_seconds")]
-            choice = choice_of_json(answer["choice"], self._device)
+            choice = choice_of_json(self._answers[self._key(problem.key)], self._device)
             if choice.problem == problem:
-                return replace(choice, seconds=seconds[0], pytorch_seconds=seconds[1], slower=answer["slower"] is True,
-                               verified=answer["verified"] is True)
+                return choice
         return None
 
     def find_answer(self, name: str) -> Any:
@@ -74,10 +69,7 @@ class ChoiceMemory:
 
     def keep(self, choices: Sequence[Choice]) -> None:
         """Remember choices. Where the file cannot be written, nothing is remembered."""
-        self._keep({choice.problem.key: {"choice": choice.to_json(), "seconds": choice.seconds,
-                                         "pytorch_seconds": choice.pytorch_seconds, "slower": choice.slower,
-                                         "verified": choice.verified}
-                    for choice in choices})
+        self._keep({choice.problem.key: choice.to_json() for choice in choices})
 
     def keep_answer(self, name: str, answer: object) -> None:
         """Remember a JSON value under a name that is no problem's."""
@@ -104,13 +96,12 @@ def _read(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _measurements(journal: Path, device: Device, verified: bool) -> list[int]:
+def _measurements(journal: Path, device: Device) -> list[int]:
     """Numbers that change with the measurements of the device by which proposals are corrected."""
-    state: tuple[int, ...] = (0, 0, 0, 0)  # two numbers of trials, two of repetitions
-    if journal.is_file() and journal.stat().st_size:
-        with Journal(journal) as records:
-            state = records.state(device.key)
-    return list(state[:2] if verified else state)
+    if not journal.is_file() or not journal.stat().st_size:
+        return [0, 0, 0, 0]  # the state of a journal without records
+    with Journal(journal) as records:
+        return list(records.state(device.key))
 
 
 def _checkpoint_files(checkpoint: str | Path | None) -> list[object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import MisuseError, shown
-from .picture import BLACK, COLOURS, GREY, panel, style
+from .picture import COLOURS, GREY, panel, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from seqtune.networks.explanation import NetworkExplanation
 
 MOST_BARS = 200
-_PYTORCH = "PyTorch's layer"
 _LONGEST = 48  # characters of an operation beside its bar
 
 
@@ -21,10 +20,9 @@ _LONGEST = 48  # characters of an operation beside its bar
 def steps(explanation: NetworkExplanation, most: int = 40) -> Figure:
     """Draw the steps of an optimised network in their order: `seqtune.pytorch.explain(...)`, a bar for each.
 
-    A bar is the least time of a step alone, in microseconds, coloured by the kernel family that computes it; a mark is
-    the time of PyTorch's layer with bias and ReLU where that was measured. The `most` longest steps have a bar of their
-    own, at most 200; the last bar is the sum of all others. Raises MisuseError without steps and for a wrong `most`,
-    MissingPackageError without Matplotlib.
+    A bar is the least time of a step alone, in microseconds, coloured by the kernel family that computes it. The `most`
+    longest steps have a bar of their own, at most 200; the last bar is the sum of all others. Raises MisuseError
+    without steps and for a wrong `most`, MissingPackageError without Matplotlib.
     """
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_BARS:
         raise MisuseError(f"most={shown(most)}; it must be a whole number in 1..{MOST_BARS}")
@@ -45,9 +43,6 @@ def steps(explanation: NetworkExplanation, most: int = 40) -> Figure:
     if rest:
         drawn.append(axis.barh(len(bars), sum(rest) * 1e6, color="none", edgecolor=GREY,
                                label=f"the other {len(rest)} steps"))
-    marks = [(step.pytorch_seconds * 1e6, place) for place, step in enumerate(bars) if step.pytorch_seconds is not None]
-    if marks:
-        drawn += axis.plot(*zip(*marks, strict=True), "|", color=BLACK, markersize=9, label=_PYTORCH)
     axis.set_yticks(range(len(bars) + bool(rest)), [
         *(f"{step.number}  {step.operation[:_LONGEST]}" for step in bars), *(["others"] if rest else [])])
     axis.invert_yaxis()

@@ -1,22 +1,19 @@
-"""Attention of networks in bf16: what it reads and writes, and PyTorch's beside it."""
+"""Attention of networks in bf16: what it reads and writes, and its results."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.registry import kernel
-from seqtune.kernels.space import SearchSpace
-from seqtune.networks.capture.examples import difference
 from seqtune.networks.nodes import AttentionHeads, Gather, Input, Layer, Node, Pointwise, Rearranged
+from seqtune.networks.optimized import Optimized
 from seqtune.networks.plan.precision import TOLERANCES
-from seqtune.networks.program.device_threads import binder_of
-from seqtune.networks.selection.layer_comparison import layer_forms
-from seqtune.tuner.backends.llvm import discovery as llvm
 from tests.networks.test_bf16_networks import BF16, elements, needs_bf16, stored
 from tests.support.networks.nodes import ADD, layer, operand
 
@@ -51,18 +48,24 @@ def test_attention_without_a_kernel_of_bf16_reads_and_writes_fp32(size: int, que
     assert heads.problem["dtype"] == "fp32"
 
 
+class Masked(nn.Module):
+    """Attention of what a layer computes, with a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.Linear(16, 16)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        y = self.heads(x)
+        result: Tensor = functional.scaled_dot_product_attention(y, y, y, mask, scale=0.3)
+        return result
+
+
 @needs_bf16
 @pytest.mark.parametrize("shape", [(1, 1, 1, 9), (1, 2, 9, 9)])
-def test_attention_is_compared_with_pytorch_s_in_bf16(shape: tuple[int, ...]) -> None:
-    q, k, v = (Input((1, 2, 9, 16), [], index, (288, 144, 16, 1)) for index in range(3))
-    strides = tuple(int(math.prod(shape[axis + 1:])) for axis in range(4))
-    heads = AttentionHeads(q.shape, [q, k, v, Input(shape, [], 3, strides)], 0.3, False)
-    device = next(device for device in llvm.devices() if device.names()["bf16_dots"])
-    stored(heads, dtypes="bf16", device=device)
-    binder = binder_of(device)
-    configuration = SearchSpace(kernel("llvm.attention_bf16"), heads.problem, device).default
-    forms = layer_forms(heads, configuration, binder)
-    ours = forms.ours()
-    assert isinstance(ours, tuple)
-    assert difference([forms.pytorch[0]()], [ours[1]]) < TOLERANCES["bf16"]
-    assert ours[1].dtype == forms.pytorch[0]().dtype == torch.bfloat16
+def test_attention_with_a_mask_is_computed_in_bf16(quick: Callable[..., Optimized], shape: tuple[int, ...]) -> None:
+    fast = quick(Masked().eval(), (torch.randn(1, 2, 9, 16), torch.randn(shape)), precision="bf16")
+    (heads,) = [choice for choice in fast.choices if choice.problem.type == "attention"]
+    assert heads.configuration is not None
+    assert heads.configuration.kernel == "llvm.attention_bf16"
+    assert 0 < fast.error < TOLERANCES["bf16"]

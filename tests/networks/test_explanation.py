@@ -57,7 +57,7 @@ def test_every_step_has_its_kernel_its_operands_and_its_time(quick: Callable[...
 
 
 def test_the_total_says_what_it_covers() -> None:
-    step = ExplainedStep(0, "relu", (1, 8), "fp32", (), "step", "", "", 4e-6, None)
+    step = ExplainedStep(0, "relu", (1, 8), "fp32", (), "step", "", "", 4e-6)
     whole = NetworkExplanation("llvm:avx2:2", (step, replace(step, number=1, seconds=12e-6)), ())
     assert str(whole).splitlines()[-1] == "2 steps, 0.016 ms on llvm:avx2:2"
     partly = replace(whole, kept=(("sort", "aten.sort has no translation"),))
@@ -141,11 +141,11 @@ def test_a_missing_openvino_and_a_model_in_parts_are_one_line(
         explain(quick(Branching().eval(), image), image, openvino=True)
 
 
-def test_reports_on_parts_are_not_called_those_of_the_whole_network() -> None:
-    whole = NetworkExplanation("llvm:1", (), (), verified=("1 of 1",), compared=("2 ms",))
-    assert str(whole).splitlines()[:2] == ["   the whole network: 1 of 1", "   the whole network: 2 ms"]
-    parts = replace(whole, in_parts=True)
-    assert str(parts).splitlines()[:2] == ["   a part of the network: 1 of 1", "   a part of the network: 2 ms"]
+def test_verdicts_on_parts_are_not_called_those_of_the_whole_network() -> None:
+    whole = NetworkExplanation("llvm:1", (), (), compared=("2 ms",))
+    assert str(whole).splitlines()[0] == "   the whole network: 2 ms"
+    parts = replace(whole, compared=("1 ms", "2 ms"), in_parts=True)
+    assert str(parts).splitlines()[:2] == ["   a part of the network: 1 ms", "   a part of the network: 2 ms"]
 
 
 class Gate(nn.Module):

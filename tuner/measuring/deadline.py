@@ -12,7 +12,7 @@ from collections.abc import Callable
 from seqtune.errors import UnpreparedError
 
 SECONDS = 10.0  # budget of a verification with its builds: hundreds of rounds of small problems, a dozen of large ones
-NETWORK = 60.0  # budget of the verification of a PyTorch network; enough for some 20 layers
+NETWORK = 60.0  # budget for comparing a network with PyTorch's code; Inductor compiles 130 operations in half of it
 CALIBRATION = 180.0  # budget of a calibration: about 4000 probes; a correction is fitted to 800 of all measurements
 OVERRUN = 1.2  # factor on a budget at which measuring is broken off. A user may rely on 1.3 times the budget; the time
 #                between is for ending a worker and writing the records

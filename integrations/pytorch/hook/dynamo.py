@@ -3,7 +3,8 @@
 PyTorch finds the backend by the entry point `torch_dynamo_backends`. Dynamo passes a graph whose parameters are
 operands. The graph is exported for each shape of its operands; the programs of the latest shapes are kept, and share
 their packed weights and their memory. When a weight was changed or replaced, the next call compiles again with the same
-choices. Only the first shapes of a graph are verified; each further shape costs a prediction.
+choices. Only the first shape of a graph is compared with PyTorch's code, which decides for all; each further shape
+costs a prediction.
 
 Graphs that need gradients, and graphs without a layer for our kernels, go to the backend `fallback`. So does, with a
 warning that names the reason, everything that goes wrong while a graph is compiled or its program runs.
@@ -32,13 +33,13 @@ from seqtune.networks.capture.export import exported
 from seqtune.networks.capture.overlap import share_memory
 from seqtune.networks.compilation import compile_graph
 from seqtune.networks.compiler import CompiledGraph
+from seqtune.networks.peer_comparison import OUT_OF_TIME, GraphVerdict
+from seqtune.networks.peer_graph import INDUCTOR, check_compared
 from seqtune.networks.plan.precision import TOLERANCES, checked_precision
 from seqtune.networks.program.device_threads import TURN, device_of_pytorch
 from seqtune.networks.selection.choices import Choice
-from seqtune.networks.selection.reports import INDUCTOR, GraphVerdict, NetworkVerification
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.networks.verification.peer_graph import check_compared
-from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
+from seqtune.tuner.measuring.deadline import NETWORK, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from .tools import TOOLS, Tools, warn_of_load
@@ -54,7 +55,6 @@ class Limits:
     """The maximum numbers of what is kept for one graph."""
 
     programs: int = 256  # the program that was not used for the longest time goes first
-    verified: int = 8  # shapes whose layers are measured: hundreds of lengths would take hours
     refused: int = 8  # shapes that are tried without success before all others go to the fallback
     choices: int = 10_000  # the oldest go first
 
@@ -64,7 +64,7 @@ class BackendOptions:
     """The options of torch.compile. All but `fallback` are those of `optimize`."""
 
     verify: bool = True
-    seconds: float = SECONDS
+    seconds: float | None = None
     checkpoint: str | Path | None = None
     journal: str | Path | None = None
     fallback: str = "inductor"
@@ -84,7 +84,8 @@ class BackendOptions:
             raise MisuseError(f"the backend seqtune has no option {shown(unknown[0])}; its options are "
                               f"{', '.join(names)}")
         result = cls(**given)
-        check_positive("seconds", result.seconds)
+        if result.seconds is not None:
+            check_positive("seconds", result.seconds)
         check_positive("budget", result.budget)
         check_compared(result.compare)
         if result.fallback not in FALLBACKS:
@@ -134,10 +135,9 @@ class ShapedPrograms:
         self.programs: dict[Any, CompiledGraph] = {}  # forms of the operands -> program, the latest last
         self.refused: set[Any] = set()  # forms that have no program
         self._fallback: Callable[..., Any] | None = None  # computes all values where there is no program
-        self._verified: set[Any] = set()  # the first forms, whose layers are measured
         self._choices: dict[tuple[str, Problem], Choice] = {}  # choices for all shapes, by the device's key
-        self._reports: dict[str, NetworkVerification] = {}  # on verified shapes, by their graphs' digests
-        self._verdict: GraphVerdict | None = None
+        self._compares = options.verify  # the next program: each one would take as long, so the first verdict holds
+        self._verdict: GraphVerdict | None = None  # on the first program
         self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
         self._versions: list[tuple[int, int]] = []
 
@@ -176,9 +176,7 @@ class ShapedPrograms:
             self._packed, self._versions = [weight.detach() for weight in weights], versions
         program = self.programs.pop(key, None)
         if program is None:
-            if len(self._verified) < self.limits.verified:
-                self._verified.add(key)
-            compiled = self._compile(values, self.options.verify and key in self._verified)
+            compiled = self._compile(values)
             if isinstance(compiled, str):
                 self._refuse(key, compiled)
                 return None
@@ -207,7 +205,7 @@ class ShapedPrograms:
             warned(f"torch.compile(backend=\"seqtune\"): {reason}; {name} computes {left}")
             self._fallback = self.module.forward if name == "eager" else torch.compile(self.module)
 
-    def _compile(self, values: Values, verify: bool) -> CompiledGraph | str:
+    def _compile(self, values: Values) -> CompiledGraph | str:
         """The programs for these values, or the reason why there are none: whatever goes wrong inside.
 
         Raises CheckpointError and FormatError for files that the options name.
@@ -220,7 +218,7 @@ class ShapedPrograms:
             with compile_lock:  # Dynamo's lock: an export changes PyTorch's own functions while it runs
                 program = exported(frozen, examples)
             step = "compiled"
-            compiled = self._compiled(program, examples, tuple(weights.values()), verify, refused)
+            compiled = self._compiled(program, examples, tuple(weights.values()), refused)
         except Exception as error:  # many kinds of code cannot be exported
             if isinstance(error, CheckpointError | FormatError) and (self.options.checkpoint or self.options.journal):
                 raise
@@ -228,10 +226,9 @@ class ShapedPrograms:
         if compiled is None:
             return "it has no convolution and no linear layer that our kernels compute" + "".join(
                 f" ({reason})" for reason in refused[:1])
-        self._verdict = compiled.verdict or self._verdict
         return compiled
 
-    def _compiled(self, program: ExportedProgram, examples: Values, weights: Sequence[Tensor], verify: bool,
+    def _compiled(self, program: ExportedProgram, examples: Values, weights: Sequence[Tensor],
                   refused: list[str]) -> CompiledGraph | None:
         """The programs of one shape, with the choices of the earlier ones where layers are equal.
 
@@ -240,20 +237,22 @@ class ShapedPrograms:
         options, tools, device = self.options, self.tools, device_of_pytorch()
         precision = checked_precision(options.precision, weights, device)
         predictor = tools.predictor(options.checkpoint, options.journal, silent)
-        selection = LayerSelection(verify, options.seconds, options.budget, predictor, self._choices,
-                                   reports=self._reports)
-        stopwatch = Stopwatch(tools.clock)
-        deadline = Deadline(options.budget, stopwatch)
-        verifier = tools.verifier(selection, deadline, stopwatch, device) if verify else None
+        selection = LayerSelection(predictor, self._choices)
         comparison = None
-        if verify or self._verdict is not None:  # the first shape's verdict holds for all: each would take as long
-            comparison = tools.comparison(options.compare, selection.memory(device), silent,
-                                          TOLERANCES[precision], self._verdict, deadline)
-        choose = partial(selection.choose, device=device) if verifier is None else verifier.choose
-        compiled = compile_graph(program, tools.binder(device), choose, examples, comparison, precision, verifier,
-                                 refused)
-        if compiled is not None and compiled.loaded:
-            warn_of_load("a graph of torch.compile(backend=\"seqtune\")")
+        if self._compares or self._verdict is not None:
+            memory = selection.memory(device, budget=options.budget, seconds=options.seconds)
+            stopwatch = Stopwatch(tools.clock)
+            comparison = tools.comparison(options.compare, memory, silent, TOLERANCES[precision], self._verdict,
+                                          Deadline(options.budget, stopwatch), stopwatch, options.seconds)
+        compiled = compile_graph(program, tools.binder(device), partial(selection.choose, device=device), examples,
+                                 comparison, precision, refused)
+        if compiled is not None and comparison is not None:
+            self._compares, self._verdict = False, compiled.verdict
+            graph = "a graph of torch.compile(backend=\"seqtune\")"
+            if compiled.verdict is None:
+                warned(f"{graph} is used without a comparison: {OUT_OF_TIME} (budget, seconds)")
+            if compiled.loaded:
+                warn_of_load(graph)
         for oldest in list(self._choices)[:max(0, len(self._choices) - self.limits.choices)]:
             del self._choices[oldest]
         return compiled

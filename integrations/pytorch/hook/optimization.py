@@ -6,10 +6,9 @@
 
 The model is exported to a graph (torch.export), and the graph becomes programs of tuned kernels and generated steps
 (`networks/compilation.py`). Where a whole model cannot be exported, its parts are tried. Each convolution, linear layer
-and attention is predicted. Within a time budget, those that may gain are verified and measured beside PyTorch's own
-operation on equal terms (channels_last, weights packed before); the network with the winners is measured beside the
-predicted one, and the faster beside PyTorch's code for it. PyTorch's code is used where it is clearly faster. Results
-have the memory format of the original's.
+and attention has the kernel that is predicted for it. Within a time budget, the network is measured beside PyTorch's
+code for it, which is used where it is clearly faster (`networks/peer_comparison.py`). Results have the memory format of
+the original's.
 
 The weights are packed into the kernels. After a change of a parameter or buffer in place, the copy of the original
 computes, at its speed, with a warning; changes that PyTorch does not count (through `.data` or NumPy, by fused
@@ -24,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,25 +52,24 @@ from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.nodes import Shape, Tuned
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.parts import UNCOMPILED, compile_parts, left_out
+from seqtune.networks.peer_comparison import saved_comparison
+from seqtune.networks.peer_graph import INDUCTOR, check_compared
 from seqtune.networks.plan.precision import TOLERANCES, checked_precision, has_bf16
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import device_of_pytorch, one_at_a_time
 from seqtune.networks.selection.choices import Choice, SavedChoices
-from seqtune.networks.selection.reports import INDUCTOR
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.networks.verification.peer_comparison import saved_comparison
-from seqtune.networks.verification.peer_graph import check_compared
-from seqtune.tuner.measuring.deadline import NETWORK, SECONDS, Deadline
+from seqtune.tuner.measuring.deadline import NETWORK, Deadline
 from seqtune.tuner.measuring.stopwatch import Stopwatch
 
 from .tools import TOOLS, Tools, warn_of_load
 
-INTERRUPTED = "optimize was stopped; the verdicts so far are kept, and the same call goes on from there"
+INTERRUPTED = "optimize was stopped; what it chose so far is remembered, and the same call goes on from there"
 CompilePart = Callable[[nn.Module, ExportedProgram, Sequence[Tensor]], CompiledGraph | None]
 
 
 def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, device: Device | str | None = None,
-             verify: bool = True, budget: float = NETWORK, seconds: float = SECONDS,
+             verify: bool = True, budget: float = NETWORK, seconds: float | None = None,
              checkpoint: str | Path | None = None, journal: str | Path | None = None,
              saved: str | Path | None = None, precision: str | None = None, compare: str = INDUCTOR,
              progress: Say = silent) -> Optimized:
@@ -80,18 +78,19 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
     `device` is an llvm device. Default: that of `saved`, else the one with as many threads as PyTorch has now
     (`torch.get_num_threads`), at most one per core. A later change of PyTorch's number does not matter.
     `precision` is "fp32" or, on a device that multiplies bf16 numbers, "bf16". Default: that of the model's parameters.
-    Operands and results have the model's types. `budget` is the time budget in seconds for verifying the network: what
-    `verify` adds to the time of the call. The layers that may gain the most are verified, each for at most `seconds`.
-    The network with verified layers is used unless the predicted one is faster. The faster one is compared with what
-    PyTorch makes of the network in the model's types: `compare` is "inductor", whose compilation takes a minute for
-    large networks and is left out if it would take more than half of the time left, or "eager". Verdicts are kept in
-    the journal and beside it at once, so a later call continues an interrupted one, and a second call is quick. `saved`
-    is a file written by `Optimized.save`; nothing is predicted or verified then. Without `verify` the first prediction
-    of every layer is used unmeasured. `progress` receives one line for each step, with the seconds left, one for each
-    part that could not be optimised, and one that counts the layers of these parts. A warning says if other work had
-    much of the machine meanwhile. Raises MisuseError for a model or input that cannot be optimised, UnavailableError
-    for "bf16" on a device without it, SeqtuneError where a result differs from the model's in fp32 by more than
-    TOLERANCES of its largest number. The KeyboardInterrupt of Ctrl-C says in one line that the same call goes on.
+    Operands and results have the model's types. Each layer has its first prediction. With `verify`, the network is
+    compared with what PyTorch makes of it in the model's types, and PyTorch's form is used where it is clearly faster.
+    `compare` is "inductor", whose compilation takes a minute for large networks and is left out if it would take more
+    than half of the time left, or "eager". `budget` is the maximum number of seconds that this adds to the call, and
+    `seconds` that of one measurement of all forms; there are at most two. Default: what the budget leaves. Where the
+    time does not suffice, our programs compute, and `explain` says that they were not compared. What was chosen is kept
+    beside the journal at once, so a later call continues an interrupted one, and a second call is quick. `saved` is a
+    file written by `Optimized.save`; nothing is predicted or measured then. `progress` receives one line for each step,
+    one for each part that could not be optimised, and one that counts the layers of these parts. A warning says if
+    other work had much of the machine meanwhile. Raises MisuseError for a model or input that cannot be optimised,
+    UnavailableError for "bf16" on a device without it, SeqtuneError where a result differs from the model's in fp32 by
+    more than TOLERANCES of its largest number. The KeyboardInterrupt of Ctrl-C says in one line that the same call goes
+    on.
     """
     try:
         return Optimizer(device, verify, budget, seconds, checkpoint, journal, saved, precision, compare,
@@ -107,12 +106,12 @@ def optimize(model: nn.Module, example_input: Tensor | Sequence[Tensor], *, devi
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """The options of the function `optimize`, and the tools that predict, verify and compare."""
+    """The options of the function `optimize`, and the tools that predict and compare."""
 
     device: Device | str | None = None
     verify: bool = True
     budget: float = NETWORK  # seconds
-    seconds: float = SECONDS
+    seconds: float | None = None  # of one measurement; None: what the budget leaves
     checkpoint: str | Path | None = None
     journal: str | Path | None = None
     saved: str | Path | None = None
@@ -174,8 +173,9 @@ class Optimizer:
 
     def _check_options(self) -> None:
         check_flag("verify", self.verify)
-        check_positive("seconds", self.seconds)
         check_positive("budget", self.budget)
+        if self.seconds is not None:
+            check_positive("seconds", self.seconds)
         check_path("checkpoint", self.checkpoint)
         check_path("saved", self.saved)
         check_own_journal(self.journal)
@@ -187,46 +187,39 @@ class Optimizer:
                    tolerance: float) -> CompilePart:
         """A function that compiles each part with its saved choices, for inputs of these shapes. Raises FormatError."""
         choices, verdicts = saved.on(binder.device, precision)
-        verifications = saved.verifications()
 
         def choose(layers: Sequence[Tuned]) -> list[Choice]:
             return saved.choices_of(choices, [layer.problem for layer in layers], shapes)
 
         def compile_part(module: nn.Module, program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
             comparison = saved_comparison(verdicts, self.progress, tolerance, self.tools.comparison)
-            graph = compile_graph(program, binder, choose, inputs, comparison, precision)
-            if graph is None or not verifications:
-                return graph
-            return replace(graph, verification=verifications.pop(0))
+            return compile_graph(program, binder, choose, inputs, comparison, precision)
 
         return compile_part
 
     def _predicting(self, model: nn.Module, binder: KernelBinder, precision: str, tolerance: float,
                     refused: list[str]) -> CompilePart:
-        """A function that predicts and, with `verify`, verifies each part, in its share of the budget.
+        """A function that predicts and, with `verify`, compares each part, in its share of the budget.
 
         The parts share the seconds left by their numbers of parameters. Reasons why PyTorch computes the layers of a
         part without any of ours are appended to `refused`.
         """
         device, tools = binder.device, self.tools
-        selection = LayerSelection(self.verify, self.seconds, self.budget,
-                                   tools.predictor(self.checkpoint, self.journal, self.progress))
+        selection = LayerSelection(tools.predictor(self.checkpoint, self.journal, self.progress))
+        choose = partial(selection.choose, device=device)
         stopwatch = Stopwatch(tools.clock)
         deadline, undivided = Deadline(self.budget, stopwatch), _size(model)
 
         def compile_part(module: nn.Module, program: ExportedProgram, inputs: Sequence[Tensor]) -> CompiledGraph | None:
             nonlocal undivided
-            if not self.verify:
-                choose = partial(selection.choose, device=device)
-                return compile_graph(program, binder, choose, inputs, precision=precision, refused=refused)
-            share = min(1.0, _size(module) / undivided) if undivided > 0 else 1.0  # parts may have parameters in common
-            undivided -= _size(module)
-            end = deadline.part(share)
-            verifier = tools.verifier(selection, end, stopwatch, device)
-            comparison = tools.comparison(self.compare, selection.memory(device), self.progress, tolerance,
-                                          deadline=end)
-            return compile_graph(program, binder, verifier.choose, inputs, comparison, precision, verifier,
-                                 refused)
+            comparison = None
+            if self.verify:
+                share = min(1.0, _size(module) / undivided) if undivided > 0 else 1.0  # parts may share parameters
+                undivided -= _size(module)
+                memory = selection.memory(device, budget=self.budget, seconds=self.seconds)
+                comparison = tools.comparison(self.compare, memory, self.progress, tolerance,
+                                              deadline=deadline.part(share), stopwatch=stopwatch, seconds=self.seconds)
+            return compile_graph(program, binder, choose, inputs, comparison, precision, refused)
 
         return compile_part
 

@@ -1,4 +1,4 @@
-"""Tools: what `optimize` and the backend of torch.compile predict, verify, compare and bind with."""
+"""Tools: what `optimize` and the backend of torch.compile predict, compare and bind with."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from dataclasses import dataclass
 
 from seqtune.errors import warned
 from seqtune.kernels.devices.device import Device
+from seqtune.networks.peer_comparison import PeerComparison
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import binder_of
 from seqtune.networks.selection.layer_predictor import LayerPredictor
-from seqtune.networks.verification.peer_comparison import PeerComparison
-from seqtune.networks.verification.verifier import NetworkVerifier
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The makers of the parts, and the clock of the verification's budget. Tests pass others."""
+    """The makers of the parts, and the clock of the comparison's budget. Tests pass others."""
 
     predictor: Callable[..., LayerPredictor] = LayerPredictor
-    verifier: Callable[..., NetworkVerifier] = NetworkVerifier
     comparison: Callable[..., PeerComparison] = PeerComparison
     binder: Callable[[Device], KernelBinder] = binder_of
     clock: Callable[[], float] = time.monotonic

@@ -26,7 +26,6 @@ from seqtune.networks.module import NetworkModule
 from seqtune.networks.nodes import Tuned
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.layer_predictor import LayerPredictor
-from seqtune.networks.selection.selection import LayerSelection
 from tests.networks.test_networks import Block
 from tests.support.networks.default_programs import program_of
 
@@ -48,8 +47,14 @@ def networks() -> Iterator[tuple[str, nn.Module, list[Tensor]]]:
 
 def predicted_choices(device: Device) -> Callable[[Sequence[Tuned]], list[Choice]]:
     """The first proposal for every layer."""
-    selection = LayerSelection(False, 0.0, 0.0, LayerPredictor(None, None, silent))
-    return lambda layers: selection.propose(layers, device)
+    predictor = LayerPredictor(None, None, silent)
+
+    def choose(layers: Sequence[Tuned]) -> list[Choice]:
+        distinct = list(dict.fromkeys(layer.problem for layer in layers))
+        choices = dict(zip(distinct, predictor.predict(distinct, device), strict=True))
+        return [choices[layer.problem] for layer in layers]
+
+    return choose
 
 
 def save(path: Path, model: nn.Module, inputs: Sequence[Tensor], recorder: Recorder,

@@ -12,9 +12,9 @@ import torch
 
 from benchmarks.common.finished import Finished, checksum
 from benchmarks.networks import program
-from benchmarks.networks.case import Case
+from benchmarks.networks.case import Case, Run
 from benchmarks.networks.contest import Assignment, ContestOutcome, compare_all, error_of
-from benchmarks.networks.ours import OurNetwork, OurOptions, operations_of
+from benchmarks.networks.ours import OurOptions, operations_of
 from benchmarks.networks.peers import NetworkPeer, eager
 from seqtune.errors import FormatError, UnavailableError
 from seqtune.kernels.devices.device import Device
@@ -42,9 +42,9 @@ def test_whatever_a_library_raises_becomes_one_line(tmp_path: Path) -> None:
 
 
 def test_a_contest_leaves_out_what_fails_or_is_wrong_and_times_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
-    def fake(case: Case, options: OurOptions, verify: bool) -> OurNetwork:
+    def fake(case: Case, options: OurOptions, verify: bool) -> Run:
         model, inputs = case.copied(), list(case.inputs)
-        return OurNetwork(lambda: [model(*inputs) + (0.0 if verify else 1.0)], {"used": 3.0} if verify else None)
+        return lambda: [model(*inputs) + (0.0 if verify else 1.0)]
 
     def broken(case: Case) -> Any:
         raise RuntimeError("no compiler")
@@ -56,7 +56,6 @@ def test_a_contest_leaves_out_what_fails_or_is_wrong_and_times_the_rest(capsys: 
     assert "its result is wrong" in outcome.left_out["unverified"]
     assert outcome.errors["seqtune"] < 1e-3
     assert outcome.operations["aten::cat"] == 16
-    assert outcome.verification == {"used": 3.0}
     assert "compile is left out" in capsys.readouterr().err
 
 
@@ -101,9 +100,9 @@ def test_a_kept_outcome_is_read_and_belongs_to_its_options_and_machine(tmp_path:
 
 
 def test_a_contest_that_ends_badly_leaves_out_all_by_name_and_keeps_nothing(tmp_path: Path) -> None:
-    assignment = Assignment("VGG-16", "fp32", 2, peers=("eager",), control=True)
+    assignment = Assignment("VGG-16", "fp32", 2, peers=("eager",))
     outcome = program.outcome_of(assignment, Finished(tmp_path), {"cpu": "A"}, python="/bin/false")
-    assert set(outcome.left_out) == {"eager", "seqtune", "unverified", "control"}
+    assert set(outcome.left_out) == {"eager", "seqtune", "unverified"}
     assert "failed with status 1" in outcome.left_out["eager"]
     assert list(tmp_path.iterdir()) == []
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from benchmarks.networks.contest import ContestOutcome
-from benchmarks.networks.page import absent, page, predicted, quote, table, verified
+from benchmarks.networks.page import absent, page, predicted, quote, table
 from benchmarks.networks.rows import MEAN, levels, row_of, summaries
 
 
@@ -83,28 +82,6 @@ def test_equal_reasons_are_one_sentence() -> None:
     first.left_out["zentorch"] = second.left_out["zentorch"] = "zentorch is not installed"
     assert absent([row_of(first), row_of(second)]) == [
         "zentorch is left out of VGG-16 (fp32, 2), ResNet-18 (fp32, 2): zentorch is not installed."]
-
-
-REPORT = {"budget": 60.0, "used": 66.0, "layers": 21, "verified": 9, "without_gain": 8, "by_pytorch": None}
-
-
-@pytest.mark.parametrize(("own", "loses"), [(0.9, False), (1.0, False), (1.04, False), (1.2, True)])
-def test_a_loss_is_more_than_two_equal_networks_differ(own: float, loses: bool) -> None:
-    samples = {"unverified": [1.0] * 4, "control": [1.05, 0.95, 0.95, 1.05], "seqtune": [own] * 4}
-    row = row_of(replace(outcome(seqtune=1.0), samples=samples, verification=REPORT))
-    assert row["vs_unverified"] == pytest.approx(1 / own, rel=0.06)
-    assert row["control"] == pytest.approx(1.0, rel=0.06)
-    assert 0.08 < row["control_spread"] < 0.12
-    text = verified([row])
-    assert (" (loss)" in text) == loses
-    assert f"{int(loses)} lose more than the spread" in text
-    assert "At most 1.10 of the budget was used." in text
-    assert "| 9/21 | 66/60 |" in text
-    json.dumps(row, allow_nan=False)
-
-
-def test_without_a_control_the_page_has_no_table_of_verification() -> None:
-    assert verified([row_of(replace(outcome(seqtune=2.0, unverified=2.5), verification=REPORT))]) == ""
 
 
 def test_predictions_for_layers_are_a_part_of_the_page() -> None:

@@ -21,7 +21,6 @@ from seqtune.integrations.pytorch.hook.dynamo import Limits, ShapedPrograms
 from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import binder_of, device_of_pytorch
@@ -30,7 +29,6 @@ from seqtune.predictor.answering import Answering, answering
 from seqtune.tuner.backends.llvm.compiler import CompiledModule, Compiler
 from tests.networks.test_networks import Block
 from tests.support.llvm import needs_llvm
-from tests.support.networks.fakes import Unverified
 from tests.support.torch_models import same
 
 pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -109,22 +107,6 @@ def test_a_program_that_is_not_kept_leaves_nothing(
     assert min(before) > 0
     assert same(fast, model, torch.randn(2, 8))
     assert (len(asked), compiler.count) == before
-
-
-def test_only_the_first_shapes_are_verified(compiled: Callable[..., Any]) -> None:
-    verified: list[object] = []
-
-    class Noting(Unverified):
-        def verify(self, compiler: object, compiled: CompiledGraph, *rest: Any) -> CompiledGraph:
-            verified.append(compiled)
-            return super().verify(compiler, compiled, *rest)
-
-    model = mlp()
-    fast = compiled(model, {"limits": Limits(verified=2), "tools": Tools(verifier=Noting)}, verify=True,
-                    compare="eager")
-    for batch, count in ((2, 1), (3, 2), (4, 2), (5, 2)):
-        assert same(fast, model, torch.randn(batch, 8))
-        assert len(verified) == count
 
 
 def test_shapes_without_a_program_are_tried_a_few_times_with_one_warning(

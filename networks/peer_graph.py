@@ -14,9 +14,10 @@ from seqtune.errors import MisuseError, UnavailableError, one_line, shown
 from seqtune.kernels.say import Say
 from seqtune.tuner.measuring.deadline import Deadline
 
-from ..capture.examples import clones
-from ..selection.reports import COMPARED, EAGER, INDUCTOR
+from .capture.examples import clones
 
+INDUCTOR, EAGER = "inductor", "eager"  # the names of the forms
+COMPARED = (INDUCTOR, EAGER)
 INDUCTOR_START, INDUCTOR_OPERATION = 8.0, 0.17  # seconds, and seconds for each operation: 60 took 17 s, 430 took 86 s
 SHARE_SECONDS = 0.2  # many time slices of a busy machine
 LEAST_PROCESSOR = 0.01  # share; the estimate divides by it
@@ -115,8 +116,8 @@ class PeerForms:
         left = self._deadline.left
         try:
             if left < math.inf and (seconds := inductor_seconds(self._module, self._share())) > left / 2:
-                raise UnavailableError(f"Inductor would take about {seconds:.0f} s to compile the network, and the "
-                                       f"verification has {left:.0f} s left (budget)")
+                raise UnavailableError(f"Inductor would take about {seconds:.0f} s to compile the network, more than "
+                                       f"half of the {left:.0f} s that the budget has left")
             self._progress("Inductor compiles the network, to be compared with")
             self._forms[INDUCTOR] = self._inductor(self._module, clones(self.examples))
         except UnavailableError as reason:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,25 +15,16 @@ from torch import nn
 
 from seqtune.errors import MisuseError, SeqtuneWarning, UnavailableError
 from seqtune.integrations.pytorch.hook.dynamo import BackendOptions, ShapedPrograms
-from seqtune.integrations.pytorch.hook.optimization import Optimizer
+from seqtune.integrations.pytorch.hook.optimization import Optimizer, optimize
 from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.networks.compiled import Compiled
-from seqtune.networks.compiler import CompiledGraph
 from seqtune.networks.optimized import Optimized
-from seqtune.networks.selection.reports import GraphVerdict, NetworkVerification
-from seqtune.networks.verification.peer_comparison import PeerComparison
-from seqtune.networks.verification.peer_graph import (
-    Inductor,
-    PeerForms,
-    PeerGraph,
-    eager_graph,
-    inductor_graph,
-    processor_share,
-)
+from seqtune.networks.peer_comparison import GraphVerdict, PeerComparison, guarded, rounds_within
+from seqtune.networks.peer_graph import Inductor, PeerForms, PeerGraph, eager_graph, inductor_graph, processor_share
 from seqtune.pytorch import explain
-from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.load import Load, LoadMeter
+from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from tests.support.llvm import needs_llvm
-from tests.support.networks.fakes import BusyMeter, Unverified
 from tests.support.torch_models import same
 
 pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -55,24 +46,40 @@ class Times:
         return {name: (self.seconds[name],) * ROUNDS for name in runs}
 
 
+class IdleMeter(LoadMeter):
+    """A meter on a machine that does nothing else."""
+
+    def load(self) -> Load:
+        """No load."""
+        return Load()
+
+
+class BusyMeter(LoadMeter):
+    """A meter on a machine that other programs use."""
+
+    def load(self) -> Load:
+        """All CPUs."""
+        return Load(1.0)
+
+
 def inductor(module: Any, examples: object) -> PeerGraph:
     """A form in place of Inductor's."""
     return PeerGraph("inductor", module)
 
 
 def tools(times: Times, form: Inductor = inductor, **others: Any) -> Tools:
-    """Tools that keep the predicted choices and compare whole graphs with these times."""
-    return Tools(verifier=Unverified, comparison=partial(PeerComparison, timer=times, inductor=form, share=lambda: 1.0),
+    """Tools that compare whole graphs with these times, on an idle machine."""
+    return Tools(comparison=partial(PeerComparison, timer=times, inductor=form, share=lambda: 1.0, meter=IdleMeter),
                  **others)
 
 
 @pytest.fixture
 def made(checkpoint: Path, tmp_path: Path) -> Callable[..., Optimized]:
-    """`optimize` with unmeasured choices; only the whole graph is compared, with these times."""
+    """`optimize`, which compares the whole graph with these times."""
     def optimized(model: nn.Module, x: torch.Tensor, times: Times, form: Inductor = inductor, *,
-                  compare: str = "inductor", **others: Any) -> Optimized:
-        return Optimizer("llvm:1", checkpoint=checkpoint, journal=tmp_path / "journal.sqlite", compare=compare,
-                         tools=tools(times, form, **others)).optimize(model, x)
+                  clock: Callable[[], float] = lambda: 0.0, **options: Any) -> Optimized:
+        return Optimizer("llvm:1", checkpoint=checkpoint, journal=tmp_path / "journal.sqlite",
+                         tools=tools(times, form, clock=clock), **options).optimize(model, x)
 
     return optimized
 
@@ -165,29 +172,63 @@ def test_inductor_is_not_asked_where_eager_is_compared(made: Callable[..., Optim
 
 
 def test_a_form_that_wins_one_look_needs_time_for_a_second(made: Callable[..., Optimized], model: nn.Module) -> None:
-    times = Times(inductor=0.5, eager=3.0)
-    verdict = verdict_of(made(model, torch.randn(3, 8), times, clock=lambda: 3600.0 * times.looks))
+    x, times = torch.randn(3, 8), Times(inductor=0.5, eager=3.0)
+    fast = made(model, x, times, clock=lambda: 3600.0 * times.looks)
+    verdict = verdict_of(fast)
     assert times.looks == 1
     assert (verdict.peer, verdict.peer_seconds, verdict.peer_wins) == ("inductor", 0.5, False)
+    assert "no time was left for the second measurement" in str(explain(fast, x))
 
 
-def test_after_the_end_of_the_budget_nothing_is_compared_and_the_report_says_so(
-        checkpoint: Path, tmp_path: Path, model: nn.Module) -> None:
-    class Late(Unverified):
-        """A verifier that spends more than the budget."""
+def test_where_no_time_is_left_our_programs_compute_and_the_report_says_so(
+        made: Callable[..., Optimized], model: nn.Module, tmp_path: Path) -> None:
+    x, times, said = torch.randn(3, 8), Times(inductor=0.5, eager=3.0), list[str]()
 
-        def verify(self, compiler: object, compiled: CompiledGraph, *_: Any) -> CompiledGraph:
-            """The predicted network with a report."""
-            times.now = 70.0
-            return replace(compiled, verification=NetworkVerification(60.0, 70.0, 2, 2, 0))
+    def slow(module: Any, examples: object) -> PeerGraph:
+        times.now = 70.0
+        return inductor(module, examples)
 
-    x, times = torch.randn(3, 8), Times()
-    late = replace(tools(times), verifier=Late, clock=lambda: times.now)
-    fast = Optimizer("llvm:1", checkpoint=checkpoint, journal=tmp_path / "j.sqlite", compare="eager",
-                     tools=late).optimize(model, x)
+    fast = made(model, x, times, slow, clock=lambda: times.now, progress=said.append)
     assert isinstance(fast.model, Compiled)
     assert (times.looks, fast.model.verdict) == (0, None)
-    assert "no time was left to compare the network with PyTorch's code" in str(explain(fast, x))
+    assert said[-1] == "no time was left to compare the network with PyTorch's code"
+    fast.save(tmp_path / "choice.json")
+    for unproven in (fast, optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")):
+        assert "the whole network: not compared with PyTorch's code" in str(explain(unproven, x))
+    assert verdict_of(made(model, x, times)).peer_wins, "what was not compared is compared by the next call"
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [(1e-9, 0), (3600.0, 1), (None, 1)])
+def test_one_measurement_takes_at_most_the_seconds(
+        made: Callable[..., Optimized], model: nn.Module, seconds: float | None, looks: int) -> None:
+    times = Times(eager=3.0)
+    made(model, torch.randn(3, 8), times, compare="eager", seconds=seconds)
+    assert times.looks == looks
+
+
+def test_the_lines_say_what_is_compared(made: Callable[..., Optimized], model: nn.Module) -> None:
+    said: list[str] = []
+    made(model, torch.randn(3, 8), Times(inductor=2.0, eager=3.0), budget=120, progress=said.append)
+    assert said == ["predicting 2 layers: gemm", "Inductor compiles the network, to be compared with",
+                    "comparing the network with eager and inductor"]
+
+
+@pytest.mark.parametrize(("seconds", "round_seconds", "rounds"), [
+    (10.0, 1.0, 10), (100.0, 1.0, 11), (1.0, 1.0, 8), (-1.0, 1.0, 8), (math.inf, 1.0, 11), (1.0, 0.0, 11)])
+def test_rounds_fit_into_the_seconds(seconds: float, round_seconds: float, rounds: int) -> None:
+    assert rounds_within(seconds, round_seconds) == rounds
+
+
+def test_nothing_runs_after_the_deadline() -> None:
+    now, calls = [0.0], list[float]()
+    run = guarded(lambda: calls.append(now[0]), Deadline(10.0, lambda: now[0]))
+    run()
+    now[0] = 9.9
+    run()
+    now[0] = 10.0
+    with pytest.raises(OutOfTime, match="10 s are over"):
+        run()
+    assert calls == [0.0, 9.9]
 
 
 @pytest.mark.parametrize(("budget", "share", "compiles"), [
@@ -221,14 +262,76 @@ def test_the_first_shape_decides_for_all_in_torch_compile(
     assert times.looks == 2
 
 
-def test_torch_compile_warns_of_what_was_measured_on_a_busy_machine(
-        model: nn.Module, checkpoint: Path, tmp_path: Path) -> None:
-    busy = Tools(verifier=Unverified, comparison=partial(PeerComparison, timer=Times(eager=3.0), meter=BusyMeter))
+class InParts(nn.Module):
+    """A model that is optimised in parts, because it cannot be exported: two linear layers and a branch."""
+
+    def __init__(self, tied: bool) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        if tied:
+            self.second.weight, self.second.bias = self.first.weight, self.first.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.first(x)
+        z: torch.Tensor = self.second(y if y.sum().item() < 1e30 else -y)
+        return z
+
+
+@pytest.mark.parametrize(("tied", "budgets"), [(False, [30.0, 60.0]), (True, [60.0, 60.0])])
+def test_the_parts_of_a_network_share_its_budget_by_their_parameters(
+        tied: bool, budgets: list[float], checkpoint: Path, tmp_path: Path) -> None:
+    """Nothing is used by the first part, so the second one has all. Parameters in common count for both."""
+    seconds: list[float] = []
+
+    compared: Callable[..., PeerComparison] = partial(PeerComparison, timer=Times(eager=3.0))
+
+    def noting(*given: Any, deadline: Deadline, **others: Any) -> PeerComparison:
+        seconds.append(deadline.seconds)
+        return compared(*given, deadline=deadline, **others)
+
+    Optimizer("llvm:1", checkpoint=checkpoint, budget=60.0, compare="eager", journal=tmp_path / "j.sqlite",
+              tools=Tools(comparison=noting, clock=lambda: 0.0)).optimize(InParts(tied).eval(), torch.randn(2, 8))
+    assert seconds == budgets
+
+
+@pytest.mark.filterwarnings("ignore:.* measured while other work:seqtune.errors.SeqtuneWarning")
+@pytest.mark.parametrize("heavy", [False, True])
+def test_a_second_process_measures_only_what_was_disturbed(
+        checkpoint: Path, tmp_path: Path, model: nn.Module, heavy: bool) -> None:
+    x, times = torch.randn(3, 8), Times(eager=3.0)
+    busy = Tools(comparison=partial(PeerComparison, timer=times, meter=BusyMeter if heavy else IdleMeter))
+    optimizer = Optimizer("llvm:1", checkpoint=checkpoint, journal=tmp_path / "j.sqlite", compare="eager", tools=busy)
+    first, second = optimizer.optimize(model, x), optimizer.optimize(model, x)
+    assert times.looks == (2 if heavy else 1)
+    assert second.choices == first.choices
+
+
+def test_what_was_measured_on_a_busy_machine_is_told(checkpoint: Path, tmp_path: Path, model: nn.Module) -> None:
+    x = torch.randn(3, 8)
+    busy = Tools(comparison=partial(PeerComparison, timer=Times(eager=3.0), meter=BusyMeter))
+    with pytest.warns(SeqtuneWarning, match="this Sequential was measured while other work had much of the machine"):
+        fast = Optimizer("llvm:1", checkpoint=checkpoint, journal=tmp_path / "j.sqlite", compare="eager",
+                         tools=busy).optimize(model, x)
+    fast.save(tmp_path / "choice.json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SeqtuneWarning)
+        again = optimize(model, x, device="llvm:1", saved=tmp_path / "choice.json")  # measures nothing
+    for loaded in (fast, again):
+        assert str(explain(loaded, x)).count("other work had much of the machine meanwhile") == 1
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    ({"meter": BusyMeter}, r"a graph of torch.compile.* was measured while other"),
+    ({"seconds": 1e-9}, r"a graph of torch.compile.* is used without a comparison: no time was left")])
+def test_torch_compile_warns_of_a_comparison_that_proves_little(
+        model: nn.Module, checkpoint: Path, tmp_path: Path, given: dict[str, Any], says: str) -> None:
+    options = BackendOptions(seconds=given.get("seconds"), checkpoint=checkpoint, journal=tmp_path / "j.sqlite",
+                             compare="eager")
+    meter = given.get("meter", IdleMeter)
     torch._dynamo.reset()
     fast = torch.compile(model, backend=lambda module, inputs: ShapedPrograms(
-        module, inputs, BackendOptions(checkpoint=checkpoint, journal=tmp_path / "j.sqlite", compare="eager"),
-        tools=busy))
-    with torch.no_grad(), pytest.warns(SeqtuneWarning, match=r"a graph of torch.compile.* was measured while other"):
+        module, inputs, options, tools=Tools(comparison=partial(PeerComparison, timer=Times(eager=3.0), meter=meter))))
+    with torch.no_grad(), pytest.warns(SeqtuneWarning, match=says):
         fast(torch.randn(3, 8))
 
 
