@@ -17,7 +17,7 @@ from .tables import tuning as tables
 
 if TYPE_CHECKING:
     from seqtune.tuner.fleet.on_ray.status import FleetStatus
-    from seqtune.tuner.fleet.options import FleetProgress
+    from seqtune.tuner.fleet.progress import FleetProgress
 
 
 class FleetView:

@@ -11,7 +11,6 @@ of the members that are alike. The finals of a fleet's search are a comparison (
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +23,7 @@ from ..run.plan import Plan
 PROBE = (("m", 256), ("n", 256), ("k", 256))  # 34 MFLOP: about a millisecond on a core, so that a launch costs little
 SAMPLES = 30  # of a control, at least: its least one stands for 30 ms, longer than most disturbances
 REPEATS = 2  # of a control that is not good, before its member is excluded
+BLOCK_SECONDS = 60.0  # between two controls of a member; a killed driver measures at most that again
 OPENING = 3  # controls of a member that joins: the median of three survives one disturbed measurement
 BOUND = 0.2  # relative difference: equal kernels on alike machines differ by up to 7 % from run to run, and launches of
 #              PoCL by 20 %; a choice between configurations is spoilt by more than that
@@ -53,11 +53,6 @@ def probe(device: Device, plan: Plan) -> Probe | None:
     default = task.default
     return Probe(task.problem, default, next(
         kernel.version for kernel in task.kernels if kernel.name == default.kernel))
-
-
-def median(seconds: Sequence[float]) -> float:
-    """The median of a control's times in seconds; infinite if there is none, or most of them failed."""
-    return statistics.median_high(seconds) if seconds else math.inf
 
 
 @dataclass(frozen=True, slots=True)

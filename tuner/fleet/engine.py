@@ -10,12 +10,34 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seqtune.data.record import Measurement
+from seqtune.kernels.devices.device import Device
 
 from ..load import Load
 from .batch import MeasuringBatch
-from .member import Member
+
+GroupKey = tuple[str, str, str]  # Device.key, Device.fingerprint, Device.toolchain
 
 QUIET = Load()
+
+
+def group_key(device: Device) -> GroupKey:
+    """The key of a device's group. The members with one key are alike: a trial of one of them is a trial of all."""
+    return device.key, device.fingerprint, device.toolchain
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A device that measures, and what is known of its host."""
+
+    name: str  # unique in the fleet, the same after a restart: "node1/llvm:avx512:2"
+    device: Device
+    host: str = ""  # the name of its machine, which records carry
+    allowance: float = 0.0  # seconds that its backend may take to build, where that is more than the options allow
+
+    @property
+    def group_key(self) -> GroupKey:
+        """The key of its group."""
+        return group_key(self.device)
 
 
 @dataclass(frozen=True, slots=True)

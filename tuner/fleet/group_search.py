@@ -21,7 +21,7 @@ from ..run.plan import Budget, TuningOptions
 from ..run.result import TuningResult
 from ..run.search import Search
 from .batch import Purpose
-from .member import group_key
+from .engine import group_key
 
 
 class GroupSearch:
@@ -45,18 +45,8 @@ class GroupSearch:
         self._spent = 0.0  # s that members measured for this search
         self._finalists: list[Configuration] = []  # handed out or answered
         self._finals: dict[Configuration, Measurement] = {}
-        self._final_rounds = deque((options.finals.rounds, options.finals.more_rounds))
+        self.final_rounds = deque((options.finals.rounds, options.finals.more_rounds))  # of the finals that are due
         self._result: TuningResult | None = None
-
-    @property
-    def best(self) -> float:
-        """The least time so far, in seconds."""
-        return self.search.best
-
-    @property
-    def rounds(self) -> int:
-        """The number of rounds of the finals that are due."""
-        return self._final_rounds[0]
 
     @property
     def is_offering(self) -> bool:
@@ -173,8 +163,8 @@ class GroupSearch:
 
     def _needs_more(self, measured: dict[Configuration, Measurement]) -> bool:
         """Whether the finals are so noisy that they must be measured again, with more rounds."""
-        if not self._finals or len(self._final_rounds) == 1 or not are_noisy(measured, self.options.finals):
+        if not self._finals or len(self.final_rounds) == 1 or not are_noisy(measured, self.options.finals):
             return False
-        self._final_rounds.popleft()
+        self.final_rounds.popleft()
         self._finalists, self._finals = [], {}
         return True

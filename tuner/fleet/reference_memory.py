@@ -16,7 +16,7 @@ from seqtune.errors import FormatError, SeqtuneError, one_line
 from seqtune.kernels.files import check_length, read_bounded, write_whole
 
 from .control import Probe, differs
-from .member import Member
+from .engine import Member
 
 SUFFIX = ".controls.json"  # after the name of the journal
 VERSION = 1

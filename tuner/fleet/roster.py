@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,16 +16,17 @@ from ..measuring.timing import Options
 from . import control
 from .answers import Answer
 from .batch import MeasuringBatch, Purpose
-from .engine import QUIET, Engine
+from .engine import QUIET, Engine, GroupKey, Member
 from .group import Group
 from .group_search import GroupSearch
-from .member import GroupKey, Member, MemberPhase
 from .member_state import HandedBatch, MemberState
-from .options import FleetOptions
+from .progress import MemberPhase
 from .reference_memory import ReferenceMemory
 
+BACKOFF = 30.0  # seconds before an excluded member is tried again; twice as long each further time
+LONGEST_BACKOFF = 300.0
+RETRIES = 4  # times that an excluded member is tried again
 MOST_FAILURES = 3  # times in a row that a member may be late or fail before it is excluded
-LONGEST_BACKOFF = 300.0  # seconds before an excluded member is tried again
 TRUSTED_AGAIN = 3600.0  # seconds of good controls after which the exclusions of a member are forgotten
 PAUSE = 10.0  # seconds before a member on a busy machine is tried again; each further pause is twice as long
 LONGEST_PAUSE = 60.0
@@ -35,9 +37,9 @@ class Roster:
     """Knows every member by name. It hands batches to the engine and checks controls; what to measure is not its task.
     """
 
-    def __init__(self, engine: Engine, options: FleetOptions, measuring: Options, memory: ReferenceMemory,
+    def __init__(self, engine: Engine, measuring: Options, memory: ReferenceMemory,
                  make_group: Callable[[Member], Group]) -> None:
-        self.engine, self.options, self.measuring, self.memory = engine, options, measuring, memory
+        self.engine, self.measuring, self.memory = engine, measuring, memory
         self.members: dict[str, MemberState] = {}
         self.groups: dict[GroupKey, Group] = {}
         self._make_group = make_group
@@ -90,9 +92,9 @@ class Roster:
         if search is None:
             measuring = replace(measuring, samples=max(measuring.samples, control.SAMPLES))
         elif purpose is Purpose.COMPARE:
-            rounds = search.rounds
+            rounds = search.final_rounds[0]
         else:
-            best = search.best
+            best = search.search.best
         batch = MeasuringBatch(next(self._numbers), purpose, problem, configurations, measuring, best, rounds)
         handed = HandedBatch(batch, search)
         state.hand(handed, self.engine.now())
@@ -113,9 +115,9 @@ class Roster:
         state.exclusions += 1
         state.consecutive_failures = 0
         self.release(state, MemberPhase.EXCLUDED, reason)
-        backoff = min(LONGEST_BACKOFF, self.options.backoff * 2.0 ** min(state.exclusions - 1, 60))
+        backoff = min(LONGEST_BACKOFF, BACKOFF * 2.0 ** min(state.exclusions - 1, 60))
         state.excluded_at = self.engine.now()
-        state.retry_at = state.excluded_at + backoff if state.exclusions <= self.options.retries else math.inf
+        state.retry_at = state.excluded_at + backoff if state.exclusions <= RETRIES else math.inf
 
     def count_failure(self, state: MemberState, phase: MemberPhase, reason: str) -> None:
         """Count a failure that may be the member's own fault; exclude it after MOST_FAILURES.
@@ -133,7 +135,7 @@ class Roster:
 
         `load` is that of the member's host. It explains a control that is too slow, not one that is too fast or failed.
         """
-        seconds = math.inf if error or handed.unanswered() else control.median(handed.seconds)
+        seconds = math.inf if error or handed.unanswered() else statistics.median_high(handed.seconds)
         load = max(handed.load, load, key=lambda load: load.others + load.stolen)
         known = control.KnownTimes(state.reference, self._earlier(state), self.group_of(state).reference_median())
         reason = known.fault(seconds)
@@ -247,7 +249,7 @@ class Roster:
         One of them that was excluded for it waits for quiet instead.
         """
         now, host = self.engine.now(), state.member.host
-        since = now - 2 * self.options.block_seconds
+        since = now - 2 * control.BLOCK_SECONDS
         others = [other for other in self.members.values() if other is not state and host
                   and other.member.host == host and other.slowed_at >= since]
         for other in others:

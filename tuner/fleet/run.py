@@ -8,7 +8,8 @@ Decisions depend on the engine's clock alone, which never jumps.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from seqtune.data.journal.journal import Journal
@@ -19,19 +20,18 @@ from seqtune.kernels.problem import Problem
 from ..run.plan import Plan, Skipped
 from ..run.result import TuningResult
 from ..stop_request import StopRequest
+from . import control
 from .answers import Answer, JournalWriter
 from .batch import Purpose, is_sound
-from .control import probe
-from .engine import Answered, Engine, Event, Finished, Joined, Left
+from .engine import Answered, Engine, Event, Finished, Joined, Left, Member
 from .group import JOIN_SECONDS, Group
 from .group_search import GroupSearch
-from .member import Member, MemberPhase
 from .member_state import HandedBatch, MemberState
-from .options import FleetOptions, FleetProgress
+from .progress import FleetProgress, MemberPhase
 from .reference_memory import ReferenceMemory
 from .roster import Roster
 
-DEFAULT_FLEET_OPTIONS = FleetOptions()
+BLOCK_MOST = 500  # answers of a block
 MOST_HELD = 100_000  # answers of all blocks, which are in memory until their control (about 1 kB each)
 STOP_SECONDS = 30.0  # to wait for the controls after Ctrl-C
 TICK = 0.5  # seconds between two looks at the clocks; also the longest time that Ctrl-C waits for the engine
@@ -39,14 +39,17 @@ REPORT_SECONDS = 1.0  # between two reports of the progress
 
 
 class FleetRun:
-    """A run of a plan by the members of a fleet. A repeated problem counts once. Use it once."""
+    """A run of a plan by the members of a fleet. A repeated problem counts once. Use it once.
+
+    `report` is called about once a second. `wall` tells the seconds since 1970 for records; no decision depends on it.
+    """
 
     def __init__(self, plan: Plan, engine: Engine, journal: Journal,
-                 options: FleetOptions = DEFAULT_FLEET_OPTIONS) -> None:
+                 report: Callable[[FleetProgress], None] | None = None, wall: Callable[[], float] = time.time) -> None:
         self.plan = replace(plan, problems=tuple(dict.fromkeys(plan.problems)))
-        self.engine, self.journal, self.options = engine, journal, options
-        self.memory = ReferenceMemory(journal.path, options.wall, engine.now)
-        self.roster = Roster(engine, options, plan.options.measuring, self.memory, self._make_group)
+        self.engine, self.journal, self._report_to, self._wall = engine, journal, report, wall
+        self.memory = ReferenceMemory(journal.path, wall, engine.now)
+        self.roster = Roster(engine, plan.options.measuring, self.memory, self._make_group)
         self.writer = JournalWriter(journal, engine.now)
         self.begun = engine.now()
         self._ticked = self._reported = -math.inf
@@ -101,7 +104,7 @@ class FleetRun:
 
     def _make_group(self, member: Member) -> Group:
         self.journal.add_device(member.device)
-        return Group(member.device, self.plan, probe(member.device, self.plan), self._open_search)
+        return Group(member.device, self.plan, control.probe(member.device, self.plan), self._open_search)
 
     def _open_search(self, problem: Problem, device: Device) -> GroupSearch:
         task = self.plan.task_of(problem, device)
@@ -140,7 +143,7 @@ class FleetRun:
         purpose, search = handed.batch.purpose, handed.search
         record = search.search.record_of(
             handed.batch.configurations[event.index], event.measurement,
-            "final" if purpose is Purpose.COMPARE else search.options.strategy, self.options.wall(), state.member.host)
+            "final" if purpose is Purpose.COMPARE else search.options.strategy, self._wall(), state.member.host)
         state.take_answer(handed, event.index, Answer(search, purpose, record))
         self.roster.group_of(state).advance(search)
 
@@ -220,7 +223,7 @@ class FleetRun:
             return
         now = self.engine.now()
         # The answers of a block: fewer where many members hold blocks.
-        most = max(1, min(self.options.block_most, MOST_HELD // max(1, len(self.roster.members))))
+        most = max(1, min(BLOCK_MOST, MOST_HELD // max(1, len(self.roster.members))))
         for group in self._groups:
             for state in list(group.free.values()):
                 if not group.has_work:
@@ -232,7 +235,7 @@ class FleetRun:
 
     def _hand_work(self, group: Group, state: MemberState, now: float, most: int) -> bool:
         """Hand a member a batch of at most `most` configurations, or the control after its block; false: neither."""
-        if state.block and (len(state.block) >= most or now - state.opened >= self.options.block_seconds):
+        if state.block and (len(state.block) >= most or now - state.opened >= control.BLOCK_SECONDS):
             self.roster.hand_control(state)
             return True
         search = group.next_search(state) if len(state.handed) < group.pipeline else None
@@ -247,7 +250,8 @@ class FleetRun:
 
     def _report(self) -> None:
         self._reported = self.engine.now()
-        self.options.on_fleet_progress(self.progress())
+        if self._report_to is not None:
+            self._report_to(self.progress())
 
     def _raise_unfinished(self) -> None:
         """Raise SeqtuneError if a group was given up because it has no member."""

@@ -17,7 +17,7 @@ from seqtune.tuner.backends.backend import BACKENDS
 from seqtune.tuner.fleet.on_ray.address import FleetAddress
 from seqtune.tuner.fleet.on_ray.engine import RayEngine
 from seqtune.tuner.fleet.on_ray.status import FleetStatus
-from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
+from seqtune.tuner.fleet.progress import FleetProgress
 from seqtune.tuner.fleet.reference_memory import ReferenceMemory
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.measuring.tensor_limit import check_measurable
@@ -65,8 +65,7 @@ def on_fleet(plan: Plan, device: Device | str | None, fleet: str, journal: str |
             engine.note(json.dumps(progress.to_json()))  # for `fleet status`
 
         with Journal(journal) as records:
-            options = FleetOptions(on_fleet_progress=report)
-            yield FleetRun(plan, engine, records, options), TuningReport(first, records.path, fleet=fleet)
+            yield FleetRun(plan, engine, records, report), TuningReport(first, records.path, fleet=fleet)
 
 
 def _check_files(journal: str | Path | None) -> None:

@@ -20,8 +20,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose
-from seqtune.tuner.fleet.engine import QUIET, Answered, Event, Finished, Joined, Left
-from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.fleet.engine import QUIET, Answered, Event, Finished, Joined, Left, Member
 from seqtune.tuner.load import Load
 
 from .fault import FaultKind, FaultPlan, SimulatedFault

@@ -17,7 +17,6 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import psutil
@@ -26,11 +25,11 @@ import seqtune
 from seqtune.__main__ import main
 from seqtune.api.tuning import fleet
 from seqtune.tuner.fleet import answers, control
+from seqtune.tuner.fleet import run as fleet_run
 from seqtune.tuner.fleet.engine import Answered, Event, Joined, Left
 from seqtune.tuner.fleet.group_search import GroupSearch
 from seqtune.tuner.fleet.on_ray import cluster as ray_cluster
 from seqtune.tuner.fleet.on_ray import engine as ray_engine
-from seqtune.tuner.fleet.options import FleetOptions
 from seqtune.tuner.fleet.run import FleetRun
 
 PROBLEMS = ("gemm m=16 n=16 k=16", "gemm m=12 n=16 k=8")
@@ -156,7 +155,7 @@ def bare() -> Answer:
 if __name__ == "__main__":
     control.BOUND = 1e9
     ray_engine.FURTHER_SECONDS = 120.0  # all members take part from the start, also on a slow machine
-    setattr(fleet, "FleetOptions", partial(FleetOptions, block_most=BLOCK))  # noqa: B010 - as above
+    fleet_run.BLOCK_MOST = BLOCK
     programs: dict[str, Callable[..., Answer]] = {
         "nodes": nodes, "stopped": stopped, "killed": killed, "finished": finished, "bare": bare}
     print(json.dumps(programs[sys.argv[1]](*sys.argv[2:])))

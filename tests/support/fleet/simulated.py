@@ -14,15 +14,13 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.tuner.fleet.member import Member
-from seqtune.tuner.fleet.options import FleetOptions
+from seqtune.tuner.fleet.engine import Member
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.run.plan import UNLIMITED, Budget, Finals, Plan, TuningOptions
 from tests.support.fleet.engine import SimulatedEngine, SimulatedMember
 from tests.support.fleet.fault import FaultKind, SimulatedFault
 
 Content = tuple[str, str, str, str, tuple[float, ...]]
-OPTIONS = FleetOptions()
 TUNING = TuningOptions("random", finals=Finals(count=2))
 DEVICE = Device("test:1", "test", "paper", "none", toolchain="t1")
 OTHER = replace(DEVICE, l2_bytes=1 << 20)  # the same key, another fingerprint

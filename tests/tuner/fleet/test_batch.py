@@ -11,8 +11,7 @@ import pytest
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose, answers, is_sound
-from seqtune.tuner.fleet.engine import Answered, Finished
-from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.fleet.engine import Answered, Finished, Member
 from seqtune.tuner.load import Load
 from seqtune.tuner.measuring.timing import DEFAULTS
 from tests.support.fake_measurer import DEVICE, PROBLEM, Fake

@@ -11,22 +11,22 @@ import pytest
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import SeqtuneError
+from seqtune.tuner.fleet import roster
 from seqtune.tuner.fleet.control import KnownTimes, is_unsteady
-from seqtune.tuner.fleet.member import Member, MemberPhase
-from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
-from seqtune.tuner.fleet.roster import BUSY_SECONDS
+from seqtune.tuner.fleet.engine import Member
+from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import SimulatedEngine
 from tests.support.fleet.fault import FaultKind, SimulatedFault
-from tests.support.fleet.simulated import DEVICE, OPTIONS, members, plan_of, problems, seconds, untrue
+from tests.support.fleet.simulated import DEVICE, members, plan_of, problems, seconds, untrue
 
 PAIR = [replace(member, host="node", name=f"node/test:1#{number}") for number, member in enumerate(members(2))]
 
 
-def run_on(folder: Path, fleet: Sequence[Member], faults: Sequence[SimulatedFault], cost: float = 0.5,
-           options: FleetOptions = OPTIONS) -> tuple[list[Record], SimulatedEngine, set[tuple[MemberPhase, str]]]:
+def run_on(folder: Path, fleet: Sequence[Member], faults: Sequence[SimulatedFault], cost: float = 0.5
+           ) -> tuple[list[Record], SimulatedEngine, set[tuple[MemberPhase, str]]]:
     """Run four searches of 100 trials; return the trials, the engine, and all states of members that were seen."""
     seen: set[tuple[MemberPhase, str]] = set()
 
@@ -35,8 +35,7 @@ def run_on(folder: Path, fleet: Sequence[Member], faults: Sequence[SimulatedFaul
 
     with Journal(folder / "journal") as journal:
         engine = SimulatedEngine(fleet, seconds, faults, cost)
-        run = FleetRun(plan_of(problems(4), Budget(trials=100)), engine, journal,
-                       replace(options, on_fleet_progress=look))
+        run = FleetRun(plan_of(problems(4), Budget(trials=100)), engine, journal, look)
         assert len(list(run.results())) == 4
         records = list(journal.records(run="random"))
         assert len(records) == 400
@@ -67,7 +66,7 @@ def test_a_machine_that_stays_busy_measures_with_a_mark(tmp_path: Path) -> None:
     assert all(record.loaded for record in wrong)
     assert not all(record.loaded for record in records)  # the first block was measured before
     assert MemberPhase.EXCLUDED not in {phase for phase, _ in seen}
-    assert BUSY_SECONDS < engine.clock < BUSY_SECONDS + 700
+    assert roster.BUSY_SECONDS < engine.clock < roster.BUSY_SECONDS + 700
 
 
 def test_a_reference_of_a_busy_machine_gives_way_to_that_of_a_quiet_one(tmp_path: Path) -> None:
@@ -89,25 +88,30 @@ def test_members_like_it_show_how_busy_a_machine_is_from_the_begin(tmp_path: Pat
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.6])
-def test_a_member_that_drifts_without_load_lies(tmp_path: Path, factor: float) -> None:
+def test_a_member_that_drifts_without_load_lies(tmp_path: Path, factor: float,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "RETRIES", 10)
     faults = [SimulatedFault(FaultKind.LYING, members(1)[0].name, 30, 330, factor)]
-    records, _, seen = run_on(tmp_path, members(1), faults, options=replace(OPTIONS, retries=10))
+    records, _, seen = run_on(tmp_path, members(1), faults)
     assert not untrue(records, [DEVICE])
     assert MemberPhase.EXCLUDED in {phase for phase, _ in seen}
 
 
-def test_a_member_that_becomes_faster_on_a_busy_machine_lies(tmp_path: Path) -> None:
+def test_a_member_that_becomes_faster_on_a_busy_machine_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "RETRIES", 10)
     name = members(1)[0].name
     faults = [SimulatedFault(FaultKind.LYING, name, 30, 330, 0.3), *load_on(members(1), 30, 330)]
-    records, _, seen = run_on(tmp_path, members(1), faults, options=replace(OPTIONS, retries=10))
+    records, _, seen = run_on(tmp_path, members(1), faults)
     assert not untrue(records, [DEVICE])
     assert MemberPhase.EXCLUDED in {phase for phase, _ in seen}
 
 
-def test_members_of_one_host_that_slow_down_together_are_no_liars(tmp_path: Path) -> None:
+def test_members_of_one_host_that_slow_down_together_are_no_liars(tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody reports a load: another virtual machine, or heat, has slowed the host."""
+    monkeypatch.setattr(roster, "RETRIES", 1)
     faults = [SimulatedFault(FaultKind.LYING, member.name, 30, 300, 1.7) for member in PAIR]
-    records, _, seen = run_on(tmp_path, PAIR, faults, options=replace(OPTIONS, retries=1))
+    records, _, seen = run_on(tmp_path, PAIR, faults)
     assert not untrue(records, [DEVICE])
     assert any(phase is MemberPhase.BUSY and "its machine has become slower" in reason for phase, reason in seen)
 
@@ -120,11 +124,12 @@ def test_a_host_that_stays_slow_without_a_load_is_not_trusted(tmp_path: Path) ->
         assert not untrue(list(journal.records()), [DEVICE])
 
 
-def test_rests_are_forgotten_after_an_hour_of_good_controls(tmp_path: Path) -> None:
+def test_rests_are_forgotten_after_an_hour_of_good_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "RETRIES", 2)
     name = members(1)[0].name
     faults = [SimulatedFault(FaultKind.LYING, name, 100.0 + 4000 * number, 400.0 + 4000 * number, 2.0)
               for number in range(3)]
-    records, engine, _ = run_on(tmp_path, members(1), faults, cost=20.0, options=replace(OPTIONS, retries=2))
+    records, engine, _ = run_on(tmp_path, members(1), faults, cost=20.0)
     assert not untrue(records, [DEVICE])
     assert engine.clock > 8200
 

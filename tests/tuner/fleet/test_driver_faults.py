@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,20 +14,22 @@ import pytest
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import FormatError, InterruptedTuning, SeqtuneError
+from seqtune.tuner.fleet import control
 from seqtune.tuner.fleet.engine import Event
-from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
+from seqtune.tuner.fleet.progress import FleetProgress
 from seqtune.tuner.fleet.run import STOP_SECONDS, FleetRun
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import DriverKilled, SimulatedEngine
 from tests.support.fleet.fault import FaultKind, SimulatedFault
-from tests.support.fleet.simulated import DEVICE, OPTIONS, contents, members, plan_of, problems, seconds, untrue
+from tests.support.fleet.simulated import DEVICE, contents, members, plan_of, problems, seconds, untrue
 
 BUDGET = Budget(trials=100)
 
 
-def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions = OPTIONS, count: int = 8) -> FleetRun:
+def run_of(engine: SimulatedEngine, journal: Journal, report: Callable[[FleetProgress], None] | None = None,
+           wall: Callable[[], float] = time.time) -> FleetRun:
     """A run of the usual problems."""
-    return FleetRun(plan_of(problems(count), BUDGET), engine, journal, options)
+    return FleetRun(plan_of(problems(8), BUDGET), engine, journal, report, wall)
 
 
 class FullDisk(Journal):
@@ -55,22 +57,24 @@ class Interrupting(SimulatedEngine):
         return super().wait(seconds)
 
 
-def test_a_killed_driver_repeats_only_what_no_control_had_proved(tmp_path: Path) -> None:
-    options = replace(OPTIONS, block_seconds=5.0)
+def test_a_killed_driver_repeats_only_what_no_control_had_proved(tmp_path: Path,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "BLOCK_SECONDS", 5.0)
     with Journal(tmp_path / "journal") as journal, Journal(tmp_path / "sound") as sound:
         killed = SimulatedEngine(members(2), seconds, driver_ends=14.0)
         with pytest.raises(DriverKilled):
-            list(run_of(killed, journal, options).results())
+            list(run_of(killed, journal).results())
         kept = len(list(journal.records()))
         assert 200 <= kept < 2 * 14 * 20
         again = SimulatedEngine(members(2), seconds)
-        list(run_of(again, journal, options).results())
-        list(run_of(SimulatedEngine(members(2), seconds), sound, options).results())
+        list(run_of(again, journal).results())
+        list(run_of(SimulatedEngine(members(2), seconds), sound).results())
         assert contents(journal, "random") == contents(sound, "random")
         assert again.measured < 1.15 * (800 - kept) + 2 * 8 * 3
 
 
-def test_a_full_disk_stops_the_work_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_work_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "BLOCK_SECONDS", 2.0)
     notes: set[str] = set()
     journal = FullDisk(tmp_path / "journal")
     with journal:
@@ -80,7 +84,7 @@ def test_a_full_disk_stops_the_work_and_loses_nothing(tmp_path: Path) -> None:
             journal.full = 5 < engine.clock < 100
             notes.add(progress.note)
 
-        run = run_of(engine, journal, replace(OPTIONS, on_fleet_progress=look, block_seconds=2.0))
+        run = run_of(engine, journal, look)
         list(run.results())
         assert journal.refused > 1
         assert len(list(journal.records(run="random"))) == 800
@@ -101,9 +105,10 @@ def test_a_disk_that_stays_full_ends_the_run_with_the_number_of_lost_measurement
         assert engine.clock < 700
 
 
-def test_a_journal_that_is_deleted_ends_the_run_at_once(tmp_path: Path) -> None:
+def test_a_journal_that_is_deleted_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "BLOCK_SECONDS", 2.0)
     with Journal(tmp_path / "journal") as journal:
-        run = run_of(SimulatedEngine(members(2), seconds), journal, replace(OPTIONS, block_seconds=2.0))
+        run = run_of(SimulatedEngine(members(2), seconds), journal)
         (tmp_path / "journal").unlink()
         with pytest.raises(FormatError, match=r"was deleted or renamed; all records are saved in .*rescued-1"):
             list(run.results())
@@ -114,7 +119,7 @@ def test_a_clock_that_jumps_changes_only_the_times_of_records(tmp_path: Path, ju
     clock = itertools.chain(map(float, range(100)), (float(number) + jump for number in range(10_000)))
     with Journal(tmp_path / "journal") as journal, Journal(tmp_path / "sound") as sound:
         engine, usual = SimulatedEngine(members(2), seconds), SimulatedEngine(members(2), seconds)
-        list(run_of(engine, journal, replace(OPTIONS, wall=lambda: 1.8e9 + next(clock))).results())
+        list(run_of(engine, journal, wall=lambda: 1.8e9 + next(clock)).results())
         list(run_of(usual, sound).results())
         assert contents(journal) == contents(sound)
         assert engine.clock == usual.clock

@@ -11,14 +11,15 @@ import pytest
 
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import SeqtuneError
-from seqtune.tuner.fleet.member import Member, MemberPhase, MemberProgress
+from seqtune.tuner.fleet.engine import Member
+from seqtune.tuner.fleet.progress import MemberPhase, MemberProgress
+from seqtune.tuner.fleet.roster import BACKOFF
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import SimulatedEngine
 from tests.support.fleet.fault import FaultKind, SimulatedFault
 from tests.support.fleet.simulated import (
     DEVICE,
-    OPTIONS,
     OTHER,
     TUNING,
     Content,
@@ -152,7 +153,7 @@ def test_a_member_that_always_fails_is_given_up_after_some_rests(tmp_path: Path)
         run = FleetRun(plan_of(problems(2), Budget(trials=10)), engine, journal)
         with pytest.raises(SeqtuneError, match=r"no member is left: .*its control failed"):
             list(run.results())
-        assert engine.clock == pytest.approx(15 * OPTIONS.backoff, rel=0.1)  # 1 + 2 + 4 + 8 times
+        assert engine.clock == pytest.approx(15 * BACKOFF, rel=0.1)  # 1 + 2 + 4 + 8 times
         assert list(journal.records()) == []
 
 

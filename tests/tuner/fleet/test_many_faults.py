@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import SeqtuneError
-from seqtune.tuner.fleet.engine import Event
-from seqtune.tuner.fleet.member import Member
-from seqtune.tuner.fleet.options import FleetOptions
+from seqtune.tuner.fleet import roster
+from seqtune.tuner.fleet.engine import Event, Member
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import DriverKilled, SimulatedEngine
@@ -33,7 +34,6 @@ COST = 1.0  # s of a measurement: the faults last for many measurements, and for
 FAULTY = 0.8  # share of the undisturbed time in which faults begin
 MEMBER_FAULTS = 15  # one of each kind, and some kinds twice
 DISK_SECONDS = 40.0  # that the disk is full
-OPTIONS = FleetOptions(backoff=60.0, retries=100)
 DRIVER, DISK, CLOCK = "driver killed", "disk full", "clock jumps"
 SECONDS: dict[FaultKind, tuple[float, float]] = {  # shortest and longest duration
     FaultKind.KILLED: (5, 60), FaultKind.HUNG: (5, 400), FaultKind.STALLED: (2, 400), FaultKind.SLOW: (30, 300),
@@ -116,8 +116,7 @@ def run_campaign(path: Path, faults: Sequence[SimulatedFault], plan: Sequence[tu
         while True:
             engine = FaultyDriver(fleet(), seconds, faults, COST, seed=seed, begins=clock, on_fault=begun.append)
             engine.prepare(journal, rest)
-            run = FleetRun(plan_of(problems(PROBLEMS), Budget(trials=TRIALS)), engine, journal,
-                           replace(OPTIONS, wall=engine.wall))
+            run = FleetRun(plan_of(problems(PROBLEMS), Budget(trials=TRIALS)), engine, journal, wall=engine.wall)
             try:
                 for _ in run.results():
                     pass
@@ -132,7 +131,10 @@ def trials(records: Sequence[Record]) -> Counter[tuple[str, str, str, bool]]:
                    for record in records)
 
 
-def test_many_faults_lose_and_double_nothing_and_leave_nothing_false(tmp_path: Path) -> None:
+def test_many_faults_lose_and_double_nothing_and_leave_nothing_false(tmp_path: Path,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "BACKOFF", 60.0)
+    monkeypatch.setattr(roster, "RETRIES", 100)
     undisturbed, usual, _ = run_campaign(tmp_path / "sound", (), (), 1)
     generator = random.Random(1)
     plan = [(generator.uniform(10, FAULTY * usual), kind) for kind in (DRIVER, DISK, CLOCK)]

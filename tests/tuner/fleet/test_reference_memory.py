@@ -13,29 +13,29 @@ import pytest
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.tuner.fleet.control import probe
-from seqtune.tuner.fleet.member import MemberPhase
-from seqtune.tuner.fleet.options import FleetOptions
+from seqtune.tuner.fleet.progress import MemberPhase
 from seqtune.tuner.fleet.reference_memory import OLDEST, SUFFIX, ReferenceMemory
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import DriverKilled, SimulatedEngine
 from tests.support.fleet.fault import FaultKind, SimulatedFault
-from tests.support.fleet.simulated import DEVICE, OPTIONS, members, plan_of, problems, seconds, untrue
+from tests.support.fleet.simulated import DEVICE, members, plan_of, problems, seconds, untrue
 
-LATER = replace(OPTIONS, wall=lambda: 1.8e9 + OLDEST + 100)
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.tuner.fleet.control.BLOCK_SECONDS", 10.0)
 
 
 def run_twice(folder: Path, count: int, liars: Sequence[int],
-              second: FleetOptions = OPTIONS) -> tuple[list[MemberPhase], bool]:
+              later: float = 60.0) -> tuple[list[MemberPhase], bool]:
     """Kill the driver of `count` members, some of which lie afterwards; return the states and whether all is true."""
-    first = replace(OPTIONS, wall=lambda: 1.8e9, block_seconds=10.0)
-    second = replace(second, block_seconds=10.0, wall=second.wall if second is LATER else lambda: 1.8e9 + 60)
     with Journal(folder / "journal") as journal:
         with pytest.raises(DriverKilled):
-            list(run_of(SimulatedEngine(members(count), seconds, cost=0.2, driver_ends=25.0), journal, first).results())
+            list(run_of(SimulatedEngine(members(count), seconds, cost=0.2, driver_ends=25.0), journal, 0.0).results())
         assert len(list(journal.records()))
         faults = [SimulatedFault(FaultKind.LYING, members(count)[number].name, 0.0, factor=1.5) for number in liars]
-        run = run_of(SimulatedEngine(members(count), seconds, faults, 0.2), journal, second)
+        run = run_of(SimulatedEngine(members(count), seconds, faults, 0.2), journal, later)
         try:
             assert len(list(run.results())) == 10
         finally:
@@ -43,8 +43,8 @@ def run_twice(folder: Path, count: int, liars: Sequence[int],
         return [member.phase for member in run.progress().members], true
 
 
-def run_of(engine: SimulatedEngine, journal: Journal, options: FleetOptions) -> FleetRun:
-    return FleetRun(plan_of(problems(10), Budget(trials=100)), engine, journal, options)
+def run_of(engine: SimulatedEngine, journal: Journal, later: float) -> FleetRun:
+    return FleetRun(plan_of(problems(10), Budget(trials=100)), engine, journal, wall=lambda: 1.8e9 + later)
 
 
 def test_a_restarted_driver_does_not_trust_a_member_that_has_begun_to_lie(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_sole_member_that_has_changed_is_named_with_what_to_do(tmp_path: Path)
 
 
 def test_an_old_reference_is_not_compared(tmp_path: Path) -> None:
-    states, true = run_twice(tmp_path, 1, [0], LATER)
+    states, true = run_twice(tmp_path, 1, [0], OLDEST + 100)
     assert states == [MemberPhase.WAITING]
     assert not true  # nothing tells that this device was faster a day ago
 

@@ -12,8 +12,7 @@ from seqtune.data.record import Status
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.tuner.fleet.member import MemberPhase
-from seqtune.tuner.fleet.options import FleetOptions, FleetProgress
+from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
@@ -21,7 +20,6 @@ from tests.support.fleet.engine import SimulatedEngine
 from tests.support.fleet.simulated import (
     DEVICE,
     KERNEL,
-    OPTIONS,
     OTHER,
     TUNING,
     TrueMeasurer,
@@ -122,8 +120,8 @@ def test_a_fleet_that_nobody_joins_is_given_up(tmp_path: Path) -> None:
 def test_progress_tells_what_every_member_does(tmp_path: Path) -> None:
     reports: list[FleetProgress] = []
     with Journal(tmp_path / "journal") as journal:
-        options = FleetOptions(on_fleet_progress=reports.append)
-        run = FleetRun(plan_of(problems(4), Budget(trials=100)), SimulatedEngine(members(2), seconds), journal, options)
+        run = FleetRun(plan_of(problems(4), Budget(trials=100)), SimulatedEngine(members(2), seconds), journal,
+                       reports.append)
         list(run.results())
     middle, last = reports[len(reports) // 2], reports[-1]
     assert [member.phase for member in middle.members] == [MemberPhase.MEASURING] * 2
@@ -143,8 +141,8 @@ def test_failures_are_tried_again_when_asked_for(tmp_path: Path) -> None:
         count = len(list(journal.records(run="exhaustive")))
         assert crashed > 50
         sound = SimulatedEngine(members(2), lambda *_: 1e-3, cost=0.001)
-        later = replace(OPTIONS, wall=lambda: 4e9)  # than what is remembered
-        list(FleetRun(replace(plan, retry_failed=True), sound, journal, later).results())
+        later = FleetRun(replace(plan, retry_failed=True), sound, journal, wall=lambda: 4e9)  # than what is remembered
+        list(later.results())
         assert not any(record.measurement.status is Status.CRASH for record in journal.records())
         assert len(list(journal.records(run="exhaustive"))) == count
         assert crashed <= sound.measured < crashed + 50

@@ -27,7 +27,6 @@ from .address import FleetAddress, refusal
 
 NAMESPACE = "seqtune"  # of the members' names: a device is in one fleet at a time
 STORE_BYTES = 80_000_000  # of Ray's object store for a local fleet; messages are small, and 75 MB is the least it takes
-LOOPBACK = "127."
 LONGEST = 30  # characters of the folder for temporary files: the paths of Ray's sockets have at most 107
 GONE = "the Ray cluster does not answer any more"
 GONE_SECONDS = 30.0  # without the head; after 60 Ray ends the process of the driver
@@ -75,7 +74,7 @@ class Offer:
     node: str  # Ray's identity of the node
     host: str
     count: int
-    resources: tuple[tuple[str, float], ...]  # that each member takes
+    options: dict[str, Any]  # Ray's, of the actor of a member
 
 
 class RayCluster:
@@ -84,10 +83,9 @@ class RayCluster:
     def __init__(self, address: FleetAddress, backend: str, import_ray: Callable[[bool], Any] = import_ray,
                  clock: Callable[[], float] = time.monotonic) -> None:
         """Connect. Raises MisuseError where Ray is missing or no cluster answers."""
-        self.address, self.backend = address, backend
-        self._clock = clock
+        self.address, self.backend, self._clock = address, backend, clock
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of Ray's files
-        self._head: tuple[str, int] | None = None
+        self._head: tuple[str, int] | None = None  # of its client server, or of its store, which every node needs
         self._gone_since = math.inf  # seconds of the monotonic clock, since when the head does not answer
         self.ray = import_ray(bool(address.local))
         self._own = not self.ray.is_initialized()
@@ -96,7 +94,11 @@ class RayCluster:
             terminate = signal.getsignal(signal.SIGTERM)
             try:
                 self._start() if address.local else self._connect()
-                self._head = self._find_head()
+                if self.ray.util.client.ray.is_connected():
+                    self._head = address.head
+                else:
+                    host, _, port = self.ray.get_runtime_context().gcs_address.rpartition(":")
+                    self._head = host.strip("[]"), int(port)
             except BaseException:
                 self.close()
                 raise
@@ -123,7 +125,19 @@ class RayCluster:
             nodes = self.ray.nodes()
         except Exception as error:  # Ray raises many types; each means that the cluster is gone
             raise self.lost(error) from None
-        return [offer for node in nodes if node["Alive"] and (offer := _offer(node, self.backend)) is not None]
+        return [offer for node in nodes if node["Alive"] and (offer := self._offer(node)) is not None]
+
+    def _offer(self, node: Mapping[str, Any]) -> Offer | None:
+        """The offer of a node; None if it has no such device."""
+        resources, word = node["Resources"], f"seqtune_{self.backend}"
+        gpus = int(resources.get("GPU", 0)) if self.backend in GPU_BACKENDS else 0
+        count = int(resources.get(word, gpus))
+        if count < 1:
+            return None
+        affinity = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        return Offer(node["NodeID"], node["NodeManagerHostname"], count, {
+            "namespace": NAMESPACE, "num_cpus": 0, "num_gpus": min(1, gpus), "max_restarts": 0,
+            "resources": {word: 1.0} if word in resources else {}, "scheduling_strategy": affinity})
 
     def close(self) -> None:
         """Disconnect; a local fleet's processes end."""
@@ -145,13 +159,6 @@ class RayCluster:
         self._gone_since = min(self._gone_since, self._clock())
         return SeqtuneError(f"{GONE}: {reason_of(error)}")
 
-    def _find_head(self) -> tuple[str, int] | None:
-        """Host and port of the head: of its client server, or of its store, which every node needs."""
-        if self.ray.util.client.ray.is_connected():
-            return self.address.head
-        host, _, port = self.ray.get_runtime_context().gcs_address.rpartition(":")
-        return host.strip("[]"), int(port)
-
     def _start(self) -> None:
         """Start Ray on this machine, on the loopback address alone."""
         base = tempfile.gettempdir()
@@ -167,7 +174,7 @@ class RayCluster:
         except Exception as error:
             raise UnavailableError(f"Ray does not start here: {reason_of(error)}") from None
         addresses = {node["NodeManagerAddress"] for node in self.ray.nodes()}
-        if not all(address.startswith(LOOPBACK) for address in addresses):
+        if not all(address.startswith("127.") for address in addresses):
             raise UnavailableError(
                 f"Ray listens on {', '.join(sorted(addresses))}, because this process imported it before; call tune "
                 "before anything imports Ray, or start a cluster yourself and use `auto`")
@@ -176,26 +183,13 @@ class RayCluster:
                                    "each member has one of its own")
 
     def _connect(self) -> None:
-        text = self.address.text
         try:
-            self.ray.init(address=text, namespace=NAMESPACE, logging_level=logging.CRITICAL, log_to_driver=False,
-                          configure_logging=False)
+            self.ray.init(address=self.address.text, namespace=NAMESPACE, logging_level=logging.CRITICAL,
+                          log_to_driver=False, configure_logging=False)
         except Exception as error:
             raise MisuseError(
-                f"no Ray cluster answers at {text}: start one (ray start --head), or check the address and the token "
-                f"(the head's ~/.ray/auth_token): {reason_of(error)}") from None
-
-
-def _offer(node: Mapping[str, Any], backend: str) -> Offer | None:
-    """The offer of a node to a backend; None if it has no such device."""
-    resources = node["Resources"]
-    word = f"seqtune_{backend}"
-    gpus = int(resources.get("GPU", 0)) if backend in GPU_BACKENDS else 0
-    count = int(resources.get(word, gpus))
-    if count < 1:
-        return None
-    taken = {**({word: 1.0} if word in resources else {}), **({"GPU": 1.0} if gpus else {})}
-    return Offer(node["NodeID"], node["NodeManagerHostname"], count, tuple(taken.items()))
+                f"no Ray cluster answers at {self.address.text}: start one (ray start --head), or check the address "
+                f"and the token (the head's ~/.ray/auth_token): {reason_of(error)}") from None
 
 
 def reason_of(error: Exception) -> str:

@@ -19,10 +19,9 @@ from typing import Any
 from seqtune.errors import MisuseError
 
 from ..batch import MeasuringBatch
-from ..engine import Event, Joined, Left
-from ..member import Member
+from ..engine import Event, Joined, Left, Member
 from .address import FleetAddress
-from .cluster import NAMESPACE, Offer, RayCluster, reason_of
+from .cluster import RayCluster, reason_of
 from .member import BESIDE, RayMember, hello
 
 POLL_SECONDS = 10.0  # until a member without news answers
@@ -109,15 +108,13 @@ class RayEngine:
             raise self.cluster.lost(error) from None
 
     def close(self) -> None:
-        """End the members and the connection."""
-        ready = [actor for actor in self._actors.values() if actor.member is not None and not self.cluster.is_gone]
-        with suppress(Exception):  # Ray's: they are gone
-            farewells = [actor.handle.close.remote() for actor in ready]
-            if farewells:
+        """End the members and the connection. It may be called twice: after the end, any call would start Ray anew."""
+        if self._actors and not self.cluster.is_gone:
+            with suppress(Exception):  # Ray's: they are gone
+                farewells = [actor.handle.close.remote() for actor in self._actors.values()]
                 self.cluster.ray.wait(farewells, num_returns=len(farewells), timeout=CLOSE_SECONDS)
-        for actor in self._actors.values():
-            self._end(actor)
-        self._actors.clear()
+        for actor in list(self._actors.values()):
+            self._leave(actor, "")
         self.cluster.close()
 
     def _await_members(self) -> None:
@@ -134,18 +131,11 @@ class RayEngine:
             if ready == len(self._actors) > 0 or time.monotonic() > first + FURTHER_SECONDS:
                 break
         if not self.members:
-            raise MisuseError(self._why_none())
-
-    def _why_none(self) -> str:
-        text = f"no member of the fleet has {self.device}: "
-        if self._reasons:
-            return text + "; ".join(f"{name}: {reason}" for name, reason in self._reasons.items())
-        if self._actors:
-            names = ", ".join(self._actors)
-            return text + f"{names} did not start within {START_SECONDS:.0f} s; is another job using them?"
-        backend = self.cluster.backend
-        return text + (f"no node offers the resource seqtune_{backend}; start nodes with ray start --resources "
-                       f"'{{\"seqtune_{backend}\": 1}}'")
+            word = f"seqtune_{self.cluster.backend}"
+            reasons = [f"{name}: {reason}" for name, reason in self._reasons.items()] or [
+                f"{name} did not start within {START_SECONDS:.0f} s; does another job use it?" for name in self._actors]
+            raise MisuseError(f"no member of the fleet has {self.device}: " + ("; ".join(reasons) or (
+                f"no node offers the resource {word}; start nodes with ray start --resources '{{\"{word}\": 1}}'")))
 
     def _look(self) -> None:
         """Start an actor for each device without one, at most every LOOK_SECONDS."""
@@ -154,27 +144,14 @@ class RayEngine:
         self._looked = time.monotonic()
         for offer in self.cluster.offers():
             taken = sum(actor.node == offer.node for actor in self._actors.values()) + self._refusals[offer.node]
-            prefix = f"{offer.host}/{self.device}"
-            names = (prefix if number == 1 else f"{prefix}#{number}" for number in count(1))
+            names = (f"{offer.host}/{self.device}" + (f"#{number}" if number > 1 else "") for number in count(1))
             for _ in range(offer.count - taken):
                 name = next(name for name in names if name not in self._actors)
                 if self._starts[name] < MOST_STARTS:
-                    self._start_actor(name, offer)
-
-    def _start_actor(self, name: str, offer: Offer) -> None:
-        """Start the actor of a device."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        resources = dict(offer.resources)
-        try:
-            handle = self._actor_class.options(
-                name=name, namespace=NAMESPACE, num_cpus=0, num_gpus=resources.pop("GPU", 0.0), resources=resources,
-                max_restarts=0, scheduling_strategy=NodeAffinitySchedulingStrategy(offer.node, soft=False),
-            ).remote(name, self._hello)
-        except ValueError:  # its name is taken: by a fleet of another driver, or by a process that is ending
-            return
-        self._starts[name] += 1
-        self._actors[name] = MemberActor(name, offer.node, handle, handle.open.remote())
+                    with suppress(ValueError):  # its name is taken: by another driver's fleet, or a process that ends
+                        handle = self._actor_class.options(name=name, **offer.options).remote(name, self._hello)
+                        self._starts[name] += 1
+                        self._actors[name] = MemberActor(name, offer.node, handle, handle.open.remote())
 
     def _receive(self, seconds: float) -> None:
         """Turn the answers that have come into events."""
@@ -209,15 +186,11 @@ class RayEngine:
         actor.call = actor.handle.events.remote(POLL_SECONDS)
 
     def _leave(self, actor: MemberActor, reason: str) -> None:
+        """End an actor and its worker. Without its head, Ray would wait for it; the nodes end it later."""
         del self._actors[actor.name]
-        self._end(actor)
+        if not self.cluster.is_gone:
+            with suppress(Exception):  # Ray's: it is gone
+                self.cluster.ray.kill(actor.handle)
         if actor.member is None:
             self._reasons[actor.name] = reason
         self._events.append(Left(actor.name, reason))
-
-    def _end(self, actor: MemberActor) -> None:
-        """End an actor and, with it, its worker. Without its head, Ray would wait for it; the nodes end it later."""
-        if self.cluster.is_gone:
-            return
-        with suppress(Exception):  # Ray's: it is gone
-            self.cluster.ray.kill(actor.handle)

@@ -1,7 +1,6 @@
 """RayMember: runs on the machine of a device, measures batches and hands out events when asked.
 
-Batches, members and events are Python objects, which Ray carries. The class itself needs no Ray, so its tests need
-none.
+Batches, members and events are Python objects, which Ray carries. The class needs no Ray, nor do its tests.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import os
 import queue
 import socket
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,9 +23,8 @@ from ...backends import discovery
 from ...load import LoadMeter
 from ...measuring.runner import Runner
 from ..batch import MeasuringBatch, Purpose, answers
-from ..engine import QUIET, Answered, Event, Finished
-from ..member import Member
-from .turn import cpu_turn
+from ..engine import QUIET, Answered, Event, Finished, Member
+from ..turn import cpu_turn
 
 MOST_EVENTS = 256  # in one answer to the driver
 OPEN = "disabled"  # RAY_AUTH_MODE where the user lets everybody in
@@ -40,8 +38,7 @@ def hello(device: str, authentication: str) -> dict[str, Any]:
 
 
 class RayMember:
-    """A member of the fleet. Ray calls `open`, `measure` and `close` in one thread, in the order of the driver's calls.
-    """
+    """A member of the fleet. Ray calls `open`, `measure` and `close` in one thread, in the driver's order."""
 
     def __init__(self, name: str, greeting: dict[str, Any]) -> None:
         self._name, self._hello = name, greeting
@@ -70,8 +67,7 @@ class RayMember:
 
     def measure(self, batch: MeasuringBatch) -> None:
         """Measure a batch. Its answers and its end are events."""
-        error, load = "", QUIET
-        runner = self._runner
+        runner, error, load = self._runner, "", QUIET
         assert runner is not None
         on_cpu = runner.device.backend not in GPU_BACKENDS and runner.device.threads > 0
         try:
@@ -98,12 +94,10 @@ class RayMember:
     def events(self, seconds: float) -> list[Event]:
         """Wait for events, at most `seconds`; return at most MOST_EVENTS. Only one call may be under way."""
         listed: list[Event] = []
-        try:
+        with suppress(queue.Empty):
             listed.append(self._events.get(timeout=seconds))
             while len(listed) < MOST_EVENTS:
                 listed.append(self._events.get_nowait())
-        except queue.Empty:
-            pass
         return listed
 
     def cancel(self, number: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,8 +24,7 @@ class FleetStatus:
     @classmethod
     def of(cls, address: FleetAddress) -> FleetStatus:
         """Ask a running cluster. Raises MisuseError if there is none."""
-        cluster = RayCluster(address, "")
-        try:
+        with closing(RayCluster(address, "")) as cluster:
             ray = cluster.ray
             nodes = tuple({"host": node["NodeManagerHostname"], "address": node["NodeManagerAddress"],
                            "alive": bool(node["Alive"]), "offers": _offers(node["Resources"])}
@@ -33,10 +32,8 @@ class FleetStatus:
             names = sorted(entry["name"] for entry in ray.util.list_named_actors(all_namespaces=True)
                            if entry["namespace"] == NAMESPACE)
             notes = _notes(ray, names)
-            members = tuple({"name": name, "answers": name in notes} for name in names)
-            return cls(nodes, members, next((json.loads(note) for note in notes.values() if note), None))
-        finally:
-            cluster.close()
+        members = tuple({"name": name, "answers": name in notes} for name in names)
+        return cls(nodes, members, next((json.loads(note) for note in notes.values() if note), None))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""

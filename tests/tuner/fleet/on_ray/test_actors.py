@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from seqtune.tuner.fleet.on_ray.address import FleetAddress
 from seqtune.tuner.fleet.on_ray.cluster import Offer
 from seqtune.tuner.fleet.on_ray.engine import RayEngine
 
-OFFERS = [Offer("node a", "one", 2, ()), Offer("node b", "two", 1, ())]
+OFFERS = [Offer("node a", "one", 2, {}), Offer("node b", "two", 1, {})]
 
 
 class ActorDiedError(Exception):
@@ -56,10 +55,6 @@ class StandIn:
 
 def start(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> str:
     """Start a fleet, which looks for devices without a pause; return why it has no member."""
-    strategies = ModuleType("ray.util.scheduling_strategies")
-    vars(strategies)["NodeAffinitySchedulingStrategy"] = lambda node, soft: None
-    for module in (ModuleType("ray"), ModuleType("ray.util"), strategies):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(engine, "START_SECONDS", 1.0)
     monkeypatch.setattr(engine, "LOOK_SECONDS", 0.0)
     with pytest.raises(MisuseError) as raised:

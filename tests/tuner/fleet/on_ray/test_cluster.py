@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.tuner.fleet.member import Member
+from seqtune.tuner.fleet.engine import Member
 from seqtune.tuner.fleet.on_ray import cluster as ray_cluster
 from seqtune.tuner.fleet.on_ray.address import FleetAddress
 from seqtune.tuner.fleet.on_ray.cluster import Offer, RayCluster
@@ -41,7 +41,9 @@ class FakeRay:
     """Ray as a client that connects to anything; its cluster has one node."""
 
     def __init__(self) -> None:
-        self.util = SimpleNamespace(client=SimpleNamespace(ray=SimpleNamespace(is_connected=lambda: True)))
+        strategies = SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: node)
+        self.util = SimpleNamespace(client=SimpleNamespace(ray=SimpleNamespace(is_connected=lambda: True)),
+                                    scheduling_strategies=strategies)
         self.shutdown = self.init = lambda **_: None
 
     def is_initialized(self) -> bool:
@@ -53,7 +55,9 @@ class FakeRay:
 
 def test_a_head_that_does_not_answer_is_waited_for_and_then_given_up() -> None:
     now = [1000.0]
-    offers = [Offer("n", "host", 2, (("seqtune_llvm", 1.0),))]
+    offers = [Offer("n", "host", 2, {
+        "namespace": "seqtune", "num_cpus": 0, "num_gpus": 0, "max_restarts": 0, "resources": {"seqtune_llvm": 1.0},
+        "scheduling_strategy": "n"})]
     with socket.create_server(("127.0.0.1", 0)) as head:
         host, port = head.getsockname()
         cluster = RayCluster(FleetAddress.parse(f"ray://{host}:{port}"), "llvm", lambda local: FakeRay(),
@@ -86,6 +90,7 @@ def test_a_connection_that_is_lost_while_something_is_sent_is_one_line() -> None
     with socket.create_server(("127.0.0.1", 0)) as head:
         address = FleetAddress.parse(f"ray://127.0.0.1:{head.getsockname()[1]}")
         engine.cluster = RayCluster(address, "llvm", lambda local: FakeRay())
+    engine._events = []
     actor = SimpleNamespace(cancel=LostMethod(), close=LostMethod())
     engine._actors = {"here": MemberActor("here", "n", actor, None, Member("here", DEVICE))}
     with pytest.raises(SeqtuneError, match=r"the Ray cluster does not answer any more: .*not connected"):

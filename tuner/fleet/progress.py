@@ -1,13 +1,36 @@
-"""FleetOptions: the options of a fleet's run, each with its reason; and FleetProgress, which the run reports."""
+"""FleetProgress: what a run of a fleet reports of itself and of each of its members."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
-from .member import MemberProgress
+
+class MemberPhase(StrEnum):
+    """The state of a member, in the words of the progress view."""
+
+    OPENING = "opening"  # its first controls
+    MEASURING = "measuring"
+    WAITING = "waiting"  # nothing to do
+    BUSY = "waiting for quiet"  # other work on its machine disturbs its controls
+    LATE = "late"  # it has not answered for longer than its batch may take
+    LEFT = "left"
+    EXCLUDED = "excluded"  # it failed repeatedly, or its controls changed
+
+
+@dataclass(frozen=True, slots=True)
+class MemberProgress:
+    """The work of one member so far."""
+
+    name: str
+    device: str  # Device.name
+    phase: MemberPhase
+    reason: str  # why it is late, gone, excluded or waits for quiet
+    rate: float  # configurations/s while it measured
+    done: int  # configurations that it measured; those of discarded blocks included
+    failures: int  # of these, not correct
+    best: float  # s, the least time that it measured; infinite if there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +56,3 @@ class FleetProgress:
         left = self.seconds_left
         return {"members": members, "done": self.done, "total": self.total, "seconds": self.seconds,
                 "rate": self.rate, "seconds_left": None if math.isinf(left) else left, "note": self.note}
-
-
-def ignore_fleet_progress(progress: FleetProgress) -> None:
-    """Do not report the progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class FleetOptions:
-    """Options of a fleet's run, beside its plan: what tests change, and whom the run tells. Times are seconds."""
-
-    block_seconds: float = 60.0  # between two controls of a member; a killed driver measures at most that again
-    block_most: int = 500  # answers of a block
-    backoff: float = 30.0  # before an excluded member is tried again; twice as long each further time
-    retries: int = 4  # times that an excluded member is tried again
-    on_fleet_progress: Callable[[FleetProgress], None] = ignore_fleet_progress  # about once a second
-    wall: Callable[[], float] = time.time  # of `Record.when`, seconds since 1970; no decision depends on it
