@@ -282,7 +282,6 @@ def test_the_parts_of_a_network_share_its_budget_by_their_parameters(
         tied: bool, budgets: list[float], checkpoint: Path, tmp_path: Path) -> None:
     """Nothing is used by the first part, so the second one has all. Parameters in common count for both."""
     seconds: list[float] = []
-
     compared: Callable[..., PeerComparison] = partial(PeerComparison, timer=Times(eager=3.0))
 
     def noting(*given: Any, deadline: Deadline, **others: Any) -> PeerComparison:
