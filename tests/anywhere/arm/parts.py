@@ -22,7 +22,9 @@ from ..runs import Outcome, counted
 from .machine import EmulatedMachine
 
 # Folders of tests that need neither PyTorch nor OpenCL, nor Ray.
-TESTS = ("tests/contracts", "tests/data", "tests/kernels", "tests/predictor", "tests/tuner/backends/llvm",
+TESTS = ("tests/contracts", "tests/data", "tests/kernels", "tests/predictor", "tests/integrations/aiter",
+         "tests/integrations/gemlite", "tests/integrations/kernel_tuner/test_formats.py", "tests/integrations/miopen",
+         "tests/integrations/serving", "tests/tuner/backends/llvm",
          "tests/tuner/confinement", "tests/tuner/cost_models", "tests/tuner/measuring", "tests/tuner/run",
          "tests/tuner/strategies", "tests/front/commands", "tests/front/test_command_line.py",
          "tests/front/test_bad_input.py")
