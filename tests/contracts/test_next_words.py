@@ -50,7 +50,7 @@ def test_every_source_of_next_words_is_tested_here() -> None:
 
 def name_of(source: type) -> str:
     """The name of a class in SOURCES."""
-    return f"{source.__module__.split('.')[2]}.{source.__name__}"
+    return ".".join([*source.__module__.split(".")[2:3], source.__name__])
 
 
 @cache
