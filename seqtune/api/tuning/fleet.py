@@ -29,8 +29,6 @@ from .results import TuningReport
 if TYPE_CHECKING:
     from seqtune.tuner.run.plan import Plan
 
-OnFleet = Callable[[FleetProgress], None]
-
 
 def fleet_device(device: Device | str | None) -> str:
     """The name of the device that members look for on their machines. Raises DeviceError, MisuseError."""
@@ -44,7 +42,7 @@ def fleet_device(device: Device | str | None) -> str:
 
 @contextmanager
 def on_fleet(plan: Plan, device: Device | str | None, fleet: str, journal: str | Path | None,
-             on_progress: OnFleet | None = None) -> Iterator[tuple[FleetRun, TuningReport]]:
+             progress: Callable[[FleetProgress], None]) -> Iterator[tuple[FleetRun, TuningReport]]:
     """Start a fleet, and make a run of the plan by all members that have the device. Raises MisuseError, SeqtuneError.
 
     Unlike devices make their own trials of every problem, so a problem may have several results.
@@ -59,10 +57,9 @@ def on_fleet(plan: Plan, device: Device | str | None, fleet: str, journal: str |
         if len(plan.problems) == 1:
             plan.task_of(plan.problems[0], first)  # raises with the reason
 
-        def report(progress: FleetProgress) -> None:
-            if on_progress is not None:
-                on_progress(progress)
-            engine.note(json.dumps(progress.to_json()))  # for `fleet status`
+        def report(state: FleetProgress) -> None:
+            progress(state)
+            engine.note(json.dumps(state.to_json()))  # for `fleet status`
 
         with Journal(journal) as records:
             yield FleetRun(plan, engine, records, report), TuningReport(first, records.path, fleet=fleet)

@@ -37,7 +37,7 @@ def tune(problems: object, device: Device | str | None = None, *, strategy: str 
          trials: int | None = None, seconds: float | None = None, seed: int = 0,
          journal: str | Path | None = None, retry_failed: bool = False, replay: str | Path | None = None,
          fleet: str | None = None, progress: Callable[[TuningProgress], None] = silent,
-         fleet_progress: Callable[[FleetProgress], None] | None = None, note: Say = warned) -> TuningReport:
+         fleet_progress: Callable[[FleetProgress], None] = silent, note: Say = warned) -> TuningReport:
     """Search the best configurations of one problem, several, or a named set by measuring.
 
     `trials` and `seconds` are budgets for each problem. Every measurement is in the journal as soon as it is made; the
@@ -93,7 +93,7 @@ def make_plan(problems: Sequence[Problem], budget: Budget, strategy: str, seed: 
 
 
 def _opened(plan: Plan, device: Device | str | None, journal: str | Path | None, replay: str | Path | None,
-            fleet: str | None, fleet_progress: Callable[[FleetProgress], None] | None, note: Say
+            fleet: str | None, fleet_progress: Callable[[FleetProgress], None], note: Say
             ) -> AbstractContextManager[Opened]:
     """The context in which the plan is measured. Entering it raises what is wrong before anything is written."""
     if fleet is not None:
