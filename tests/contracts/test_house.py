@@ -211,7 +211,7 @@ def test_no_floor_imports_a_private_name_of_another(floor: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("floor", LINKS)
+@pytest.mark.parametrize("floor", sorted(LINKS))
 def test_the_tests_of_a_module_stand_in_its_folder_or_in_one_above(floor: str) -> None:
     modules: dict[str, list[Path]] = defaultdict(list)  # folders by the name of a module in them
     for path in sources(floor):
