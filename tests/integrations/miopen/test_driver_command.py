@@ -28,6 +28,8 @@ def test_miopen_command_lines_are_read() -> None:
     ):
         assert parse_problem(line) == wanted
         assert parse_problem(line.split()) == wanted
+    small = Problem.make("conv2d", c=64, h=56, w=56, k=64, r=3, s=3, pad_h=1, pad_w=1)
+    assert parse_problem("conv -n 1 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1") == small
     other = parse_problem(
         "convfp16 -n 2 -c 8 -H 14 -W 15 -k 4 -y 3 -x 5 -p 1 -q 2 -u 2 -v 3 -l 2 -j 1 -g 4 -F 4 -b 1 -I NHWC"
     )

@@ -31,7 +31,6 @@ C2 = Problem.make("conv2d", c=64, h=56, w=56, k=64, r=3, s=3, pad_h=1, pad_w=1)
         "conv2d c=64 h=56 k=64 r=3 pad=7 pad_h=1 pad_w=1",
         '{"type": "conv2d", "c": 64, "h": 56, "w": 56, "k": 64, "r": 3, "s": 3, "pad": 1}',
         '  {"c": 64, "size": 56, "k": 64, "filter": 3, "pad": 1, "bias": false}',
-        "conv -n 1 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -F 1",
     ],
 )
 def test_many_forms_say_the_same_problem(form: str) -> None:
