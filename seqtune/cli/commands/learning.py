@@ -37,8 +37,8 @@ def train(
         show_default=False)] = None,
     recipe: Annotated[Path | None, typer.Option(
         "--recipe", metavar="FILE_OR_NAME", show_default=False,
-        help="A file with all options and the data set, or `default` or `gpu` (which needs DATA): how that checkpoint "
-             "was trained.")] = None,
+        help="A file with all options and the data set, or the name of a shipped checkpoint (`gpu` and `miopen` need "
+             "DATA): how it was trained.")] = None,
     epochs: Epochs = None,
     extra: Extra = None,
     refit: Annotated[bool, typer.Option(
