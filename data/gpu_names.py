@@ -1,4 +1,4 @@
-"""GPU by the name that PyTorch gives it, which servers and tuners write into their files and the names of these."""
+"""GPU by the name that PyTorch gives it, which servers and tuners write into their files and file names."""
 
 from __future__ import annotations
 

@@ -73,6 +73,8 @@ def export_journal(out: Path, *, journal: Path, hold_out: Sequence[str], most_ro
     """
     with Journal(journal) as opened:
         count = opened.count()
+        if not count:
+            raise MisuseError(f"the journal {journal} holds no trials")
         if count > most_rows:
             raise MisuseError(f"the journal {journal} holds {count:,} records; a data set has at most "
                               f"{most_rows:,}, because all of them are held in memory")

@@ -20,7 +20,7 @@ class Kind(Enum):
     NUMBERS = "a tuple of whole numbers; commas separate them on the command line"
     NAMES = "a tuple of texts, empty where none is given; may be repeated on the command line"
     PROBLEM = "a Problem"
-    JOURNAL = "the path of a journal that exists: without the option `data` the user's own, with it None"
+    JOURNAL = "the path of a journal that exists (without it, the user's own); None where `data` is given"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Helion describes a bound kernel by its ConfigSpec: the matrix products in it wit
 their operands with their strides, and the values that a configuration may have. A kernel of one product, whose blocks
 are rows, columns and depth, is asked of our Triton family; other kernels are answered where a file declares them. For
 what is left, and below a wanted confidence, Helion searches as it would without seqtune, and one line says why.
-Helion is imported when it asks.
+Helion is imported when it asks. Users know this as `seqtune.helion`.
 """
 
 from __future__ import annotations

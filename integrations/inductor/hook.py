@@ -7,7 +7,8 @@
 Inductor asks an `InductorChoices` for the choices of every matrix product before it generates any code. The one here
 keeps the choices of the vendor's library and replaces all of Triton's by one, so that two are timed, or none if the
 predicted one is to stand alone. What no kernel here describes (convolutions, flex attention, fp32 without TF32) and
-what is not certain enough is left to Inductor, and one line says why.
+what is not certain enough is left to Inductor, and one line says why. Users know this as `seqtune.inductor`. Importing
+it loads PyTorch: `pip install 'seqtune[pytorch]'`.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ def _write(ability: str, form: str, out: Path, force: bool, options: Mapping[str
 def _values(form: str, declared: Sequence[FormatOption], given: Mapping[str, Any]) -> dict[str, Any]:
     """The value of every declared option, as its writer receives it. Raises MisuseError, ProblemError."""
     names = {option.name for option in declared}
-    for name in given:
-        if name not in names:
+    for name, value in given.items():
+        if name not in names and value is not None:
             raise MisuseError(unknown_option(form, flag_of(name), declared))
     return {option.name: _value(option, given) for option in declared}
 

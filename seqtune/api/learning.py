@@ -149,7 +149,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
 
 
 def _deadline(minutes: float | None) -> Deadline | None:
-    """The deadline after so many minutes from now; None: none. Raises MisuseError."""
+    """The deadline `minutes` from now; None without a limit. Raises MisuseError."""
     if minutes is None:
         return None
     check_positive("minutes", minutes)

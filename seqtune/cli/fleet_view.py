@@ -87,7 +87,8 @@ def status(view: FleetStatus) -> None:
         out.print(_members(view.run["members"]))
         out.print(line(view.run), markup=False)
     elif view.members:
-        out.print(f"starting: {', '.join(member['name'] for member in view.members)}", markup=False)
+        names = [member["name"] + ("" if member["answers"] else " (does not answer)") for member in view.members]
+        out.print(f"starting: {', '.join(names)}", markup=False)
     else:
         out.print("no run is under way")
 

@@ -60,7 +60,7 @@ WITHOUT_OUTPUT = {
     ("train-and-retrain", "seqtune train --recipe default --out rebuilt"): "it trains for hours",
     ("train-and-retrain", "mkdir gpu-data && cp data/shipped/gpus/nvidia_h100.parquet gpu-data"):
         "it trains for an hour",
-    ("triton", "pip install seqtune"): "it needs an AMD GPU",
+    ("triton", "pip install ."): "it needs an AMD GPU",
     ("triton", "seqtune import triton ~/.triton/cache --device triton:h200 --keys M,N,K --out caches.parquet"):
         "it needs a cache that a GPU filled",
 }

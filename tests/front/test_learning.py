@@ -121,7 +121,7 @@ def test_more_records_than_a_training_holds_in_memory_are_refused_in_one_line(
     skip_without(*TRAINING)
     monkeypatch.setattr("seqtune.predictor.learning.tasks.learning.MOST_RECORDS", 10)
     written(tmp_path / "data.parquet", LAYERS, [])
-    with pytest.raises(MisuseError, match=r"^the data set has [\d,]+ records; .* in memory, at most 10: learn"):
+    with pytest.raises(MisuseError, match=r"^the data set has [\d,]+ records; .* in memory, at most 10; learn"):
         learn.train(tmp_path / "data.parquet", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
 

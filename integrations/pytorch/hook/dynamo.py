@@ -250,7 +250,7 @@ class ShapedPrograms:
             self._compares, self._verdict = False, compiled.verdict
             graph = "a graph of torch.compile(backend=\"seqtune\")"
             if compiled.verdict is None:
-                warned(f"{graph} is used without a comparison: {OUT_OF_TIME} (budget, seconds)")
+                warned(f"{graph} is used although {OUT_OF_TIME}; give more (budget, seconds)")
             if compiled.loaded:
                 warn_of_load(graph)
         for oldest in list(self._choices)[:max(0, len(self._choices) - self.limits.choices)]:

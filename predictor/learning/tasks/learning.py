@@ -167,7 +167,7 @@ def _check_length(data: Dataset) -> None:
     """Raise MisuseError if a data set has more records than a training holds in memory."""
     if len(data) > MOST_RECORDS:
         raise MisuseError(f"the data set has {len(data):,} records; a training holds all of them in memory, at most "
-                          f"{MOST_RECORDS:,}: learn from some of its devices or problems")
+                          f"{MOST_RECORDS:,}; learn from fewer")
 
 
 def _options(learned: LearnedProblems, request: TrainingRequest) -> TrainingOptions:

@@ -111,7 +111,8 @@ class RayEngine:
         """End the members and the connection. It may be called twice: after the end, any call would start Ray anew."""
         if self._actors and not self.cluster.is_gone:
             with suppress(Exception):  # Ray's: they are gone
-                farewells = [actor.handle.close.remote() for actor in self._actors.values()]
+                farewells = [call.remote() for actor in self._actors.values()
+                             for call in (actor.handle.remove_files, actor.handle.close)]
                 self.cluster.ray.wait(farewells, num_returns=len(farewells), timeout=CLOSE_SECONDS)
         for actor in list(self._actors.values()):
             self._leave(actor, "")

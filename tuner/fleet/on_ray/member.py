@@ -86,10 +86,14 @@ class RayMember:
 
     def close(self) -> None:
         """Remove the files of libraries, and end the worker."""
-        if self._folder is not None:
-            self._folder.cleanup()
+        self.remove_files()
         if self._runner is not None:
             self._runner.close()
+
+    def remove_files(self) -> None:
+        """Remove the files of libraries, also while a batch is measured; no further batch may follow."""
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def events(self, seconds: float) -> list[Event]:
         """Wait for events, at most `seconds`; return at most MOST_EVENTS. Only one call may be under way."""
@@ -124,7 +128,7 @@ class RayMember:
                               f"{OPEN} for the driver where you trust the whole network")
 
 
-for _method in (RayMember.events, RayMember.cancel, RayMember.note, RayMember.noted):
+for _method in (RayMember.events, RayMember.cancel, RayMember.note, RayMember.noted, RayMember.remove_files):
     setattr(_method, "__ray_concurrency_group__", BESIDE)  # noqa: B010 - as `ray.method` does; mypy knows no such name
 
 
