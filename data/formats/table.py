@@ -78,7 +78,7 @@ FORMATS: Mapping[str, FormatEntry] = {
     "miopen-text": FormatEntry("seqtune.integrations.miopen.formats.export:TEXT", "MIOpen's user perf-db as text",
                                "read and write", options=_MIOPEN),
     "miopen-udb": FormatEntry("seqtune.integrations.miopen.formats.export:UDB", "MIOpen's user perf-db as SQLite",
-                               "read and write", options=_MIOPEN),
+                              "read and write", options=_MIOPEN),
     "miopen-override": FormatEntry("seqtune.integrations.miopen.formats.export:OVERRIDE",
                                    "a value of MIOPEN_DEBUG_PERFDB_OVERRIDE", "write", options=_MIOPEN),
     "vllm": FormatEntry("seqtune.integrations.serving.formats.tables:VLLM",

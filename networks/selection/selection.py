@@ -26,7 +26,7 @@ class LayerSelection:
     known: dict[tuple[str, Problem], Choice] = field(default_factory=dict)  # in this process, by device key
 
     def memory(self, device: Device, **options: object) -> ChoiceMemory:
-        """What earlier processes chose; `options` are those on which verdicts on whole networks depend."""
+        """The choices of earlier processes; verdicts on whole networks depend on `options`, too."""
         return ChoiceMemory(device, self.predictor.journal, self.predictor.checkpoint, options)
 
     def choose(self, layers: Sequence[Tuned], device: Device) -> list[Choice]:

@@ -87,7 +87,7 @@ class Examples:
         position, inputs = (np.arange(len(rows))[:, None] * ends + after).ravel(), torch.from_numpy(self.inputs[rows])
         choices = Choices(torch.from_numpy(position), torch.from_numpy(np.tile(self.words, len(rows))),
                           torch.full((len(position), derived), torch.nan))
-        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16_products()):
             scores: Tensor = model(Source.of(self.sources.batch(rows)), inputs,
                                    torch.full((*inputs.shape, derived), torch.nan), choices)
         wanted, nats = torch.from_numpy(self.wanted[rows]), []
@@ -168,7 +168,7 @@ def train_network(labels: Named, timings: SolverTimings, options: TrainingOption
 
 
 @cache
-def has_bf16() -> bool:
+def has_bf16_products() -> bool:
     """Whether this CPU has products of bfloat16 numbers; without, such a step takes ten times as long as in float32."""
     features = host_features()
     return features.get("avx512bf16", False) or features.get("bf16", False)  # of x86-64, and of ARM

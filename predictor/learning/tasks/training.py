@@ -57,7 +57,7 @@ COUNTED = (1, 3, 5)  # proposals of which the best counts, where the answers of 
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training learns from: all of its tasks, in the end, and before that all but those for validation."""
+    """The tasks of a training: all are learned from in the end, and before that all but those for validation."""
 
     tasks: Sequence[KnownTask]
     fitting: Sequence[KnownTask]

@@ -113,7 +113,7 @@ class RayMember:
         self._note = text
 
     def noted(self) -> str:
-        """What `note` kept last."""
+        """The text that `note` kept last."""
         return self._note
 
     def _check(self) -> None:

@@ -61,7 +61,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a retraining learns, where it begins, and the held-out tasks that the new checkpoint can answer."""
+    """The tasks of a retraining, the checkpoint it begins from, and the held-out tasks that the new one can answer."""
 
     options: RetrainingOptions
     selection: Selection

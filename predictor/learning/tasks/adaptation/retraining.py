@@ -62,7 +62,7 @@ Outcomes = Mapping[str, list[Outcome] | None]  # of the held-out tasks of the ne
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What the trees and the translator of a retraining have learned."""
+    """The trees and the translator of a retraining, after they have learned."""
 
     teacher: Trees | None
     examples: Examples
