@@ -280,5 +280,3 @@ def test_bad_input_is_one_clear_line_and_changes_nothing(
     assert (tree(made), tree(tmp_path)) == before
 
 
-def test_there_are_at_least_fifty_kinds() -> None:
-    assert len(BAD) >= 50

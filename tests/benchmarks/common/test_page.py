@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import pages
-from benchmarks.common.page import Page, measured_on, page_from, publish, published
+from benchmarks.common.page import Page, publish
 from benchmarks.pages import page_of
 from benchmarks.programs import FIGURES, PAGES
 from seqtune.errors import FormatError
@@ -57,24 +57,3 @@ def test_a_program_publishes_page_figures_and_drawing(tmp_path: Path) -> None:
     publish(None, lambda found: page, {})
 
 
-def test_a_run_that_measures_a_part_finds_the_other_parts(tmp_path: Path) -> None:
-    page = Page("toy", "Toy", "It is fast.", "python -m toy", "| a |", "Measured here.")
-    assert published(None, "toy") == published(tmp_path, "toy") == {}
-    publish(tmp_path, lambda found: page, {"one": [1]})
-    assert {**published(tmp_path, "toy"), "two": [2]} == {"one": [1], "two": [2]}
-    (tmp_path / "results" / "toy.json").write_text("[1]")
-    with pytest.raises(FormatError, match=r"toy\.json has no JSON object"):
-        published(tmp_path, "toy")
-
-
-def test_notes_of_a_run_follow_the_caveats_of_its_program() -> None:
-    page = Page("toy", "Toy", "It is fast.", "python -m toy", "| a |", "Measured here.", caveats=("Not much.",))
-    assert page_from(lambda results: page, {"notes": ["Rounded."]}).caveats == ("Not much.", "Rounded.")
-
-
-@pytest.mark.parametrize(("machine", "sentence"), [
-    ({"cpu": "A", "cores": "2", "toolchain": "T", "date": "2026-01-01"}, "Measured on A, 2 cores; T, on 2026-01-01."),
-    ({"cpu": "A"}, "Measured on A; the date was not recorded."),
-    ({}, "The machine and the date of the measurement were not recorded.")])
-def test_a_page_says_if_machine_or_date_were_not_recorded(machine: dict[str, str], sentence: str) -> None:
-    assert measured_on({"machine": machine}) == sentence

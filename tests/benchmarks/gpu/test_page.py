@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from benchmarks.gpu.problems import Problems
 from benchmarks.gpu.run import RECORDED, Gpu, Options, Run
 from seqtune.data.dataset import Dataset
 from tests.support.measuring.instant import Instant
-from tests.support.paths import ROOT
 
 
 def test_means_with_and_without_torch_compile_have_lines_of_their_own() -> None:
@@ -32,15 +30,6 @@ def test_means_with_and_without_torch_compile_have_lines_of_their_own() -> None:
         ("| gemm bf16, with libraries only (1)", "2.00"), ("| conv2d fp16 (1)", "3.00")]
     asked = [{**row, "compiled": True} for row in rows if row["problem"] == "r"]  # it was asked, and failed
     assert page.with_compiler([*rows[:5], *asked]) == {"q", "r"}
-
-
-def test_the_page_counts_wrong_results_and_missing_checks() -> None:
-    assert page.right_of(None) == "–"
-    assert page.right_of({"kernel": "k", "dtype": "fp16", "correct": 2, "correctness": 3}) == "2 of 5"
-    results = json.loads((ROOT / "docs" / "results" / "gpu.json").read_text())
-    results["records"] = [{"kernel": "k", "dtype": "fp16", "correct": 2, "correctness": 3}]
-    assert "of 5 records on 245 problems 3 have a wrong result" in page.page(results).claim
-    assert "| k | fp16 | – | – | 2 of 5 |" in page.page(results).tables
 
 
 def test_the_predictor_is_evaluated_among_what_was_measured_at_random(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gpu.peers import COMPILED, gpu_of, torch_contestants
+from benchmarks.gpu.peers import COMPILED, torch_contestants
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import prepare
 
@@ -32,10 +32,3 @@ def test_torch_compile_takes_part_where_it_is_asked_for(compiled: bool, problem:
     assert torch_contestants(other, {}, expected, "cpu", compiled) == ([], [])
 
 
-@pytest.mark.parametrize(("model", "name"), [
-    ("NVIDIA H200", "H200_SXM"), ("NVIDIA H100 80GB HBM3", "H100_SXM"), ("NVIDIA A100-SXM4-80GB", "A100_SXM_80GB"),
-    ("NVIDIA L4", "L4"), ("NVIDIA GeForce RTX 4090", "RTX_4090"), ("NVIDIA T4", None)])
-def test_gpus_are_found_among_the_names_of_the_heuristics(model: str, name: str | None) -> None:
-    names = ["A100_PCIE_80GB", "A100_SXM_80GB", "H100_NVL", "H100_PCIE", "H100_SXM", "H200_SXM", "L4", "L40", "L40S",
-             "RTX_4090", "RTX_5090", "END"]
-    assert gpu_of(model, names) == name

@@ -28,7 +28,6 @@ from seqtune.data.shipped_machines import SHIPPED, shipped_devices
 from seqtune.errors import FormatError, InterruptedTuning, MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import Options as MeasuringOptions
 from tests.support.devices import described_gpu
 from tests.support.installation.optional import needs, skip_without_device
@@ -166,19 +165,6 @@ def test_a_task_that_fails_is_reported_and_the_next_goes_on(tmp_path: Path, caps
         assert line in said
 
 
-def test_the_time_is_divided_among_the_tasks_that_are_left(tmp_path: Path) -> None:
-    now, given = [0.0], list[float]()
-
-    def work(run: Run) -> str:
-        given.append(run.left)
-        now[0] += 3.0
-        return ""
-
-    run = replace(run_with(tmp_path, Stub()), deadline=Deadline(30.0, lambda: now[0]))
-    program.run_tasks(run, {"check": work, "measure": work, "report": work})
-    assert given == [10.0, 13.5, 24.0]
-
-
 def test_a_stopped_task_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Path) -> None:
     with pytest.raises(InterruptedTuning, match="run again"):
         program.run_tasks(run_with(tmp_path, Stub(interrupt_at=7)), {"measure": measuring.measure})
@@ -225,14 +211,6 @@ def test_a_misuse_is_one_line(arguments: tuple[str, ...], capsys: pytest.Capture
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_file_in_the_place_of_the_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "gpu").touch()
-    with pytest.raises(SystemExit):
-        run_program("gpu", lambda: program.main(["--dry-run", "--problems", "conv2d:fp32", "--out",
-                                                 str(tmp_path / "gpu")]))
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
 def test_a_pass_over_all_problems_comes_before_the_next_one(tmp_path: Path) -> None:
     stub = Stub()
     run = run_with(tmp_path, stub)
@@ -245,12 +223,6 @@ def test_a_pass_over_all_problems_comes_before_the_next_one(tmp_path: Path) -> N
     only = Stub()
     measuring.measure(run_with(tmp_path / "only", only, kernels=(sorted(chosen)[0],)))
     assert {configuration.kernel for _, configuration in only.measured} == {sorted(chosen)[0]}
-
-
-def test_a_problem_that_cannot_be_measured_is_left_out(tmp_path: Path) -> None:
-    stub = Stub(refused=SMALL[1])
-    assert "left out: planted" in measuring.measure(run_with(tmp_path, stub))
-    assert {problem for problem, _ in stub.measured} == {SMALL[0], SMALL[2]}
 
 
 def test_a_wrong_number_fails_the_check_again_and_again(tmp_path: Path) -> None:
@@ -284,14 +256,6 @@ def test_an_opencl_device_is_checked_and_compared_by_real_measurements(tmp_path:
     assert {row["compiled"] for row in rows} == {False}  # torch.compile is asked on GPUs only
     assert all(row["seconds"] > 0 and row["error"] < 1e-3 for row in rows)
     assert "| torch.matmul |" in page.time_tables(rows)
-
-
-@pytest.mark.slow
-@pytest.mark.device
-def test_every_kernel_computes_right_numbers_on_a_gpu(tmp_path: Path) -> None:
-    skip_without_device("cuda:0")
-    folder = tmp_path / "gpu"
-    program.main(["--tasks", "check", "--checked", "10", "--out", str(folder), "--problems", "conv2d:fp32"])
 
 
 def test_measurements_of_gpus_are_shipped_apart_from_those_that_the_shipped_checkpoint_learned_from() -> None:

@@ -11,47 +11,15 @@ import pytest
 
 from benchmarks.kernels import layers
 from benchmarks.kernels.layer import Layer, OurKernel, our_contestant
-from benchmarks.kernels.peers import PEERS, peers_of
-from benchmarks.kernels.problem_sets import ONEDNN, PROBLEM_SETS, READ, copies_of, described
-from seqtune.errors import SeqtuneError, UnavailableError
+from benchmarks.kernels.peers import peers_of
+from benchmarks.kernels.problem_sets import ONEDNN, PROBLEM_SETS, READ, copies_of
+from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.networks.program.device_threads import device_for_threads
-from tests.support.devices import DEVICES
-from tests.support.programs.programs import Programs
 
 RESNET, MOBILENET, LINEAR = (PROBLEM_SETS[name] for name in ("resnet18", "mobilenet_v2", "linear"))
-
-
-def test_mobilenet_s_layers_have_bias_and_all_but_projections_relu6() -> None:
-    problems = MOBILENET.make()
-    assert len(problems) == 30
-    assert {problem["layout"] for problem in problems.values()} == {"NHWC"}
-    assert {problem["bias"] for problem in problems.values()} == {"yes"}
-    without = [described(problem) for problem in problems.values() if problem["activation"] == "none"]
-    assert len(without) == 12
-    assert without[0] == "1×1, 32 → 16, 112 × 112"
-    assert described(problems["C1"]) == "3×3 / 2, 3 → 32, 224 × 224"
-    assert described(problems["C5"]) == "3×3 / 2, depthwise 96, 112 × 112"
-    strides = {(problem.size("stride_h"), problem.size("h")) for problem in problems.values()
-               if problem.size("groups") > 1}
-    assert strides == {(1, 112), (2, 112), (1, 56), (2, 56), (1, 28), (2, 28), (1, 14), (2, 14), (1, 7)}
-
-
-def test_resnet_s_layers_stand_alone() -> None:
-    problems = RESNET.make()
-    assert len(problems) == 12
-    assert {problem["bias"] for problem in problems.values()} == {"no"}
-
-
-@pytest.mark.parametrize("name", PROBLEM_SETS)
-def test_every_set_has_problems_known_peers_and_comparisons(name: str) -> None:
-    problem_set = PROBLEM_SETS[name]
-    assert problem_set.make()
-    assert set(problem_set.peers) <= {*PEERS, "openvino"}
-    assert problem_set.comparisons
-    assert all(described(problem) for problem in problem_set.make().values())
 
 
 def test_few_rows_find_no_weights_in_the_caches() -> None:
@@ -100,13 +68,6 @@ def test_products_of_pytorch_are_checked_and_reading_is_not(transposed: str) -> 
     assert float(read) == pytest.approx(float(layer.operands["weights"].sum()), abs=1e-4)
 
 
-def test_a_peer_that_is_not_installed_is_named_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    absent = replace(PEERS["mm"], packages=("no_such_package",))
-    layer = Layer.of(Problem.make("gemm", m=2, n=2, k=2), 1, PROBLEM_SETS["products"])
-    assert peers_of(layer, ["absent"], {"absent": absent}) == []
-    assert capsys.readouterr().err == "no_such_package is not installed\nabsent is left out\n"
-
-
 def test_a_contest_has_a_row_for_each_method_and_the_limit_of_the_machine() -> None:
     problem, device = Problem.make("gemm", m=2, n=8, k=16, trans_b="yes"), device_for_threads(1)
     default = SearchSpace(kernel("llvm.gemm"), problem, device).default
@@ -116,19 +77,6 @@ def test_a_contest_has_a_row_for_each_method_and_the_limit_of_the_machine() -> N
     assert {"linear", "read", "proposal 1", "machine"} <= seconds.keys()
     assert seconds["machine"] == max(seconds["read"], problem.size("flop") / device.peak_gflops / 1e9)
     assert {(row["layer"], row["threads"]) for row in rows} == {("toy", 1)}
-
-
-def test_a_comparison_of_runtimes_needs_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [len(team) for team in layers.teams_of(RESNET, [1, 1])] == [1, 1]
-    monkeypatch.setattr("seqtune.tuner.backends.discovery.devices", lambda: [DEVICES["opencl"]])
-    with pytest.raises(UnavailableError, match="runtimes needs 2 OpenCL runtimes for CPUs, 1 are here"):
-        layers.teams_of(PROBLEM_SETS["runtimes"], [1])
-
-
-def test_an_unknown_set_is_one_line(programs: Programs) -> None:
-    done = programs.run("benchmarks", "layers", "--problems", "vgg")
-    assert done.returncode == 2
-    assert "'vgg' is not one of resnet18" in done.stderr.splitlines()[-1]
 
 
 def test_a_built_kernel_takes_part_by_its_call_from_python_and_its_function_in_c() -> None:

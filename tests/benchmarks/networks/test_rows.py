@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.networks.contest import ContestOutcome
-from benchmarks.networks.page import absent, page, predicted, quote, table
-from benchmarks.networks.rows import MEAN, levels, row_of, summaries
+from benchmarks.networks.page import page, quote
+from benchmarks.networks.rows import MEAN, row_of, summaries
 
 
 def outcome(model: str = "VGG-16", **milliseconds: float) -> ContestOutcome:
@@ -38,13 +38,6 @@ def test_a_network_that_we_cannot_run_has_a_row_with_the_times_of_the_peers() ->
     assert "seqtune is left out of VGG-16 (fp32, 2): no layer can be optimised." in page({"rows": [row, mean]}).caveats
 
 
-def test_a_slow_round_counts_like_the_others() -> None:
-    times = levels({"eager": [2.0, 4.0, 2.0, 2.0], "seqtune": [1.0, 2.0, 1.0, 1.0]})
-    assert times["eager"] == pytest.approx((2.0, 0.0))
-    assert times["seqtune"] == pytest.approx((1.0, 0.0))
-    assert levels({}) == {}
-
-
 def test_means_are_geometric_and_name_the_networks_below_the_floor() -> None:
     rows = [row_of(outcome("VGG-16", seqtune=1.0, eager=8.0, openvino=4.0)),
             row_of(outcome("ViT-B/16", seqtune=2.0, eager=4.0, openvino=1.0))]
@@ -54,16 +47,6 @@ def test_means_are_geometric_and_name_the_networks_below_the_floor() -> None:
     assert mean["vs_best"] == pytest.approx(2.0**0.5)
     assert mean["least"] == pytest.approx(0.5)
     assert mean["vs_compile"] is None
-
-
-def test_the_page_has_a_table_for_each_precision_and_number_of_threads() -> None:
-    single = ContestOutcome("VGG-16", "bf16", 1, {"seqtune": [1.0], "eager": [3.0]})
-    rows = [row_of(outcome(seqtune=2.0, eager=8.0)), row_of(single)]
-    text = table([*rows, *summaries(rows)])
-    assert text.count("| VGG-16 |") == 2
-    assert "**fp32, 2 threads**" in text
-    assert "**bf16, 1 thread**" in text
-    assert page({"rows": []}).claim == "No network was measured."
 
 
 def test_what_is_quoted_is_the_speed_of_predicted_networks() -> None:
@@ -77,20 +60,3 @@ def test_what_is_quoted_is_the_speed_of_predicted_networks() -> None:
     assert text.endswith("(folder/networks.md).")
 
 
-def test_equal_reasons_are_one_sentence() -> None:
-    first, second = outcome("VGG-16"), outcome("ResNet-18")
-    first.left_out["zentorch"] = second.left_out["zentorch"] = "zentorch is not installed"
-    assert absent([row_of(first), row_of(second)]) == [
-        "zentorch is left out of VGG-16 (fp32, 2), ResNet-18 (fp32, 2): zentorch is not installed."]
-
-
-def test_predictions_for_layers_are_a_part_of_the_page() -> None:
-    shares = {("seqtune", 0): 0.9, ("seqtune", 5): 0.95, ("default", 0): 0.5}
-    part = {"date": "2026-01-01", "networks": ["A", "B"], "rows": [
-        {"device": kind, "method": method, "measured": measured, "share": share, "share_low": share - 0.1,
-         "share_high": share + 0.05, "problems": 7}
-        for kind in ("1x1", "all") for (method, measured), share in shares.items()]}
-    text = predicted(part)
-    assert "first proposal reaches 0.900 [0.800, 0.950] of the best known speed and the best of five 0.950" in text
-    assert "| 1x1 | 7 | 0.900 | 0.950 | 0.500 |" in text
-    assert text in page({"predicted_layers": part}).tables

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.common.report import Row
-from benchmarks.prediction.checkpoint_parts import PartShares, paragraph, part_cases, parts_table
-from seqtune.predictor.learning.tasks.shares import Outcome
+from benchmarks.prediction.checkpoint_parts import PartShares, paragraph
 
 
 def cases(transformer: float, trees: float, both: float, noise: float = 0.01) -> list[Row]:
@@ -40,8 +39,3 @@ def test_intervals_draw_problems_and_not_their_devices() -> None:
     assert once.low < once.value < once.high
 
 
-def test_the_table_has_a_line_for_each_part() -> None:
-    outcome = Outcome("p", "toy:0", {(part, count): -0.1 for part in ("transformer", "trees", "seqtune")
-                                     for count in (0, 3, 5)}, 0)
-    assert parts_table(part_cases([outcome])).splitlines()[2] == (
-        "| transformer alone | 0.905 | 0.905 [0.905, 0.905] | 0.905 [0.905, 0.905] | 0.905 [0.905, 0.905] |")

@@ -67,15 +67,6 @@ def test_a_shuffled_beam_or_missing_trees_do_not_reach_them(checkpoint: Checkpoi
     assert not agrees(evaluated_cases(few, replace(checkpoint, ranker=None, estimator=None)))
 
 
-def test_the_sample_is_spread_over_the_devices_of_the_data(data: Dataset) -> None:
-    cases = {(case["device"], case["problem"]) for case in DOCUMENTED}
-    counts = [sum(device == name for name, _ in cases) for device in {device for device, _ in cases}]
-    assert sum(counts) == len(cases) == CASES
-    assert max(counts) - min(counts) <= 1
-    assert {device.partition(":")[0] for device, _ in cases} == {"llvm", "opencl"}
-    assert set(data.rows["problem"]) <= data.held_out
-
-
 def test_changes_of_single_cases_do_not_cancel() -> None:
     before, after = ([{"device": "toy:0", "problem": str(number), "shares": [share, 0.9, 0.9]}
                       for number, share in enumerate(shares)] for shares in ((0.8, 0.9), (0.9, 0.8)))

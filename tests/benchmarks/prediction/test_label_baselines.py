@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from benchmarks.prediction.label_baselines.lookup import Majority, NearestLabels
 from benchmarks.prediction.label_baselines.ranker import TreeRankerOptions
 from benchmarks.prediction.label_baselines.solver_trees import TreeChoice
 from benchmarks.prediction.label_baselines.table import BASELINES, BaselineOptions
@@ -20,17 +19,6 @@ def test_every_baseline_learns_the_rule_to_some_degree(label_parts: Parts) -> No
     for name in ("nearest", "trees", "tree_ranker"):
         better = [score.exact > least.exact for score, least in zip(scores[name], scores["majority"], strict=True)]
         assert sum(better) >= 2, name
-
-
-def test_baselines_look_up_what_training_has_seen(label_parts: Parts) -> None:
-    fitting, held_out = label_parts
-    nearest, majority = ({(row.device, row.solver): row for row in score_labels(method.propose, held_out)}
-                         for method in (NearestLabels(fitting), Majority(fitting)))
-    winograd = "miopen:gfx900_56", "ConvBinWinogradRxSf2x3"
-    assert set(nearest) == {("miopen:gfx906_60", "ConvMlirIgemmFwd"), ("miopen:gfx906_60", winograd[1]), winograd}
-    assert nearest[winograd].exact > majority[winograd].exact > 0
-    assert majority[winograd].exact_top5 == 1.0
-    assert all(score.exact <= score.exact_top5 for score in nearest.values())
 
 
 def test_trees_choose_the_fastest_solver_too(label_data: Dataset) -> None:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from benchmarks.common.evaluation import merged_devices
-from benchmarks.prediction import machines
-from benchmarks.prediction.calibrated import kinds_in_turn, probe
 from benchmarks.prediction.left_out import groups, left_out
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
-from seqtune.predictor.learning.tasks.adaptation import retraining
-from seqtune.predictor.learning.tasks.shares import OURS, Outcome
-from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
-from seqtune.predictor.trees.ranker import Ranker
+from seqtune.predictor.learning.tasks.shares import Outcome
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
-from tests.support.installation.optional import TRAINING, needs
-from tests.support.learning.short_training import QUICK, train
 from tests.support.measuring.instant import DEVICE, Instant
 
 OTHER = replace(DEVICE, architecture="stone", l2_bytes=2 << 20)
@@ -75,52 +66,6 @@ def test_an_evaluated_problem_is_on_no_other_device_and_nothing_near_it(data: Da
         split.with_few(99, seed=0)
     with pytest.raises(MisuseError, match="nothing to leave out is called 'moon'; there are stone, znver5"):
         left_out(data, "moon")
-
-
-def test_problems_with_a_kernel_that_only_the_machine_has_are_not_evaluated(data: Dataset) -> None:
-    rows = data.rows.astype({"kernel": object})
-    key = rows["problem"].iloc[-1]
-    rows.loc[(rows["device"] == OTHER.key) & (rows["problem"] == key), "kernel"] = "llvm.new"
-    assert key in set(left_out(data, "stone").own.rows["problem"])
-    split = left_out(replace(data, rows=rows), "stone")
-    assert key not in {*split.own.rows["problem"], *split.evaluated}
-
-
-@needs(*TRAINING)
-def test_a_machine_is_evaluated_before_and_after_a_few_of_its_problems(
-        data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = replace(QUICK, epochs=1)
-    monkeypatch.setattr(machines, "trained", lambda given, split: (train(split.without, quick)[0], {}))
-    monkeypatch.setattr(retraining, "RETRAINING", replace(
-        retraining.RETRAINING, epochs=1, batch=16, sentences=4, extra=0, trees=QUICK.trees, added=10))
-    given = argparse.Namespace(few=2, seed=0, threads=1)
-    rows, training = machines.evaluate_group(given, left_out(data, "stone"))
-    assert {row["setting"] for row in rows} == {machines.NEVER, machines.CALIBRATED, machines.FEW, machines.BOTH}
-    assert {row["method"] for row in rows if row["setting"] == machines.NEVER} == {
-        OURS, "transformer", "trees", "default", "random"}
-    assert all(0 < row["share_low"] <= row["share"] <= row["share_high"] <= 1 for row in rows)
-    assert training["calibration"][DEVICE.name]["problems"] > 1
-    page = machines.page({"date": "2026-01-01", "seed": 0, "few": 2, "epochs": 30, "extra": 3000, "rows": rows,
-                          "trainings": {"stone": training}})
-    assert page.command.startswith("python -m benchmarks machines --leave stone --epochs 30")
-    assert page.claim.startswith("seqtune reaches, of the best known speed (first proposal / best of 5)")
-    assert page.tables.count("| stone |") == 5 + 1 + 3 + 1
-
-
-def test_the_page_says_that_a_retraining_changes_no_other_device() -> None:
-    about = {"date": "", "seed": 0, "few": 2, "epochs": 30, "extra": 3000, "rows": []}
-    training = {"retraining": {"unchanged": ["a"], "changed": []}}
-    (sentence,) = machines.other_devices({**about, "trainings": {"stone": training}})
-    assert sentence.endswith("which the retrained one keeps for it.")
-    assert machines.other_devices({**about, "trainings": {"stone": {}}}) == []
-
-
-def test_replayed_probes_are_of_every_kind_and_no_more_than_asked_for(data: Dataset) -> None:
-    tasks = [measured.measured_only() for measured in measured_tasks(data, held_out=False)]
-    ranker = Ranker.of(Trees(tasks, TreesOptions(rounds=3, models=1, threads=1)))
-    probed = probe(kinds_in_turn(tasks, 6, seed=0), ranker, 10, seed=0)
-    assert sum(int(measured.known.sum()) for measured in probed) == 10
-    assert len({measured.problem for measured in probed}) > 1
 
 
 def test_the_devices_of_a_problem_are_drawn_together() -> None:

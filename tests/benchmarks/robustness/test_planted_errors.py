@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.robustness.planted_errors import ERRORS, EXAMPLES, FORMS, PROBLEMS, table, wrong_before
+from benchmarks.robustness.planted_errors import ERRORS, EXAMPLES, FORMS, PROBLEMS, wrong_before
 
 
 def test_every_example_but_the_command_is_asked() -> None:
@@ -30,5 +30,3 @@ def test_the_rule_before_is_relative_to_the_largest_element() -> None:
     assert wrong_before(np.array([np.nan], np.float32), expected[1:], 1e-4)
 
 
-def test_a_cell_has_both_shares() -> None:
-    assert table([{"example": "a", "outputs": "b", "all": [0.0, 1.0]}]).endswith("| a | b | 0.00 → 1.00 |")

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
-from benchmarks.common.finished import Finished
 from benchmarks.data.locked_problems import locked_problems
 from benchmarks.search import live_page
 from benchmarks.search.answers import AnswerContest, Answers, compared_answers
-from benchmarks.search.charged_measurer import BuildSeconds, ChargedMeasurer
 from benchmarks.search.comparison import Search
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
-from benchmarks.search.live import LiveProblem, search_as_ours
 from benchmarks.search.live_page import geometric, lead, leads_of, log_shares, moments, rows_of
 from benchmarks.search.peers import LIVE_STRATEGIES, joined_names, joined_values, search_as_peer
 from benchmarks.search.trials import SearchRun, Trial
-from seqtune.data.record import Measurement, Status
+from seqtune.data.record import Measurement
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.collected import further_training
@@ -28,7 +23,6 @@ from seqtune.kernels.problem_sets.collected import problems as collected
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
-from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import DEFAULTS
 from tests.support.devices import DEVICES
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM, Fake
@@ -61,41 +55,6 @@ def test_strategies_of_kernel_tuner_ask_our_measurer(strategy: str) -> None:
     assert len(set(numbers)) == len(numbers) == len(fake.measured)
     assert 15 <= len(numbers) <= 20  # simulated annealing ends after three quarters of its budget
     assert [TASK[number] for number in numbers] == fake.measured
-
-
-def test_our_strategies_search_without_finals() -> None:
-    fake, numbers = Fake(), []
-    search_as_ours(TASK, "portfolio", 20, 0, fake, lambda number, measurement: numbers.append(number))
-    assert (len(set(numbers)), fake.compared) == (20, [])
-
-
-def test_a_search_at_an_earlier_moment_has_fewer_trials() -> None:
-    assert [RUN.after(count).fastest for count in (0, 1, 2, 3)] == [None, 3, 3, 5]
-    assert [RUN.at(seconds).fastest for seconds in (0.5, 1.0, 2.9, 3.0)] == [None, 3, 3, 5]
-    assert SearchRun.from_json(RUN.to_json()) == RUN
-    damaged: object
-    for damaged in ({}, [[1, 2.0]], [["x", 1.0, 2.0, 3.0]]):
-        with pytest.raises(FormatError, match="does not hold trials"):
-            SearchRun.from_json(damaged)
-
-
-class Built(Fake):
-    """A measurer whose builds take a tenth of a second."""
-
-    def time(self, configuration: Configuration, best_y: int) -> Measurement:
-        return Measurement(Status.CORRECT, (1.0,), build_seconds=0.1)
-
-
-def test_a_build_from_the_cache_costs_what_the_first_one_cost(tmp_path: Path) -> None:
-    (path := tmp_path / "builds.txt").write_text("0 1.0\n1 0.11\n0 0.5\n")
-    charged = ChargedMeasurer(Built(), BuildSeconds(path, TASK))
-    assert len(list(charged.measure(PROBLEM, [TASK[0], TASK[1], TASK[2]], DEFAULTS))) == 3
-    assert charged.debt == pytest.approx(0.9)  # the second was built again, the third was new
-    again = BuildSeconds(path, TASK)
-    assert [again[TASK[number]] for number in range(4)] == [1.0, 0.11, 0.1, 0.0]
-    path.write_text("0 soon\n")
-    with pytest.raises(FormatError, match="does not hold builds"):
-        BuildSeconds(path, TASK)
 
 
 def runs_of(shares: Mapping[str, list[float]]) -> dict[Search, SearchRun]:
@@ -155,40 +114,6 @@ def test_a_lead_on_every_problem_is_significant_and_one_on_half_of_them_is_not()
     assert f"| kt:pso | {ratio:.3f} [" in page.tables
     assert "| kt:bayes_opt | 0.890 |" in page.tables
     assert "after 4 trials 0.900 (Kernel Tuner's best, bayes_opt: 0.890" in page.claim
-
-
-def test_a_search_without_an_answer_has_a_small_share() -> None:
-    means = log_shares(rows({"portfolio": 0.0}, "a") + rows({"portfolio": 1.0}, "a", seed=1), "seconds", 2)
-    assert geometric(means["portfolio"]) == pytest.approx(0.1)
-
-
-def test_compiled_kernels_are_kept_until_the_contest_of_a_problem_is_over(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
-    problem, finished = LiveProblem(DEVICE, PROBLEM, 1, (3,)), Finished(tmp_path)
-    with problem.ready(finished):
-        compiled = Path(os.environ["POCL_CACHE_DIR"])
-        assert compiled.parent == tmp_path
-        finished.left += 1  # the time is over
-    assert compiled.is_dir()
-    with problem.ready(finished):
-        assert os.environ["POCL_CACHE_DIR"] == str(compiled)
-    assert not compiled.exists()
-    assert "POCL_CACHE_DIR" not in os.environ
-
-
-def test_a_stored_contest_is_of_stored_searches(tmp_path: Path) -> None:
-    problem, finished = LiveProblem(DEVICE, PROBLEM, 1, (1, 2, 3)), Finished(tmp_path)
-    searches = problem.searches(["portfolio", "random"])
-    assert [(search.method, search.seed) for search in searches] == [("portfolio", 0), ("random", 0)]
-    results = dict.fromkeys(searches, RUN.to_json())
-    contest = AnswerContest({search: {"trials": [3, 3, 5], "seconds": [3, 3, 5]} for search in searches},
-                            {3: 1.0, 5: 2.0})
-    finished.get((*problem.names, "contest", "portfolio", "random", 1), contest.to_json)
-    rows = problem.outcomes(results, finished)
-    assert [row["share_by_trials"] for row in rows] == [[1.0, 1.0, 0.5]] * 2
-    late = Finished(tmp_path / "empty", Deadline(0.0))
-    assert (problem.outcomes(results, late), late.left) == ([], 1)
 
 
 def test_drawn_problems_are_new_to_all_data_and_large_enough() -> None:

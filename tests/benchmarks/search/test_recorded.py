@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks.common.finished import Finished
@@ -18,11 +16,10 @@ from benchmarks.search.comparison import Search, compare
 from seqtune.api.replaying import recorded_spaces
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.errors import FormatError, MisuseError, SeqtuneError
+from seqtune.errors import FormatError, SeqtuneError
 from seqtune.kernels.problem_sets.similarity import distance, near
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.run.history import MOST_PROBLEMS
-from seqtune.tuner.run.simulation import Curves
 from tests.support.installation.optional import needs
 from tests.support.recorded_files import write_recorded
 from tests.support.synthetic import WIDE, data
@@ -43,22 +40,6 @@ def test_regret_is_compared_with_the_best_other_method_of_each_space() -> None:
     assert "| s | d | 0.900 (0.800 b) |" in search.brief(rows, search.ratios(rows, "ours"), "ours")
 
 
-def test_many_problems_are_compared_by_means_and_medians_for_each_device() -> None:
-    curves = [Curves(name, device, method, np.array([shares])) for name, device, method, shares in (
-        ("a", "d zen4", "ours", [0.5, 1.0]), ("b", "d zen5", "ours", [0.98, 0.98]), ("c", "d zen5", "ours", [0.9, 1.0]),
-        ("a", "e", "ours", [0.5, 0.5]))]
-    lines = search.over_problems(curves, (1, 2)).splitlines()
-    assert lines[2:] == ["| d | ours | 3 | 0.793 | 0.993 | 2 |", "| e | ours | 1 | 0.500 | 0.500 | > 2 |"]
-
-
-@pytest.mark.parametrize("kind", program.KINDS)
-@pytest.mark.parametrize("out", ["bare.md", "bare.md/out"])
-def test_what_cannot_be_written_is_refused_before_the_search(kind: str, out: str, tmp_path: Path) -> None:
-    (tmp_path / "bare.md").write_text("nothing")
-    with pytest.raises(MisuseError, match="no folder"):
-        program.main(["--on", kind, "--data", "none.parquet", "--out", str(tmp_path / out)])
-
-
 @pytest.mark.parametrize(("options", "complaint"), [
     (["--on", "live", "--minutes", "1"], "--minutes needs --work"), (["--strategies", ""], "--strategies is empty"),
     (["--budgets", ""], "--budgets is empty"), (["--strategies", "random+luck"], "stands history or proposals"),
@@ -71,28 +52,12 @@ def test_wrong_arguments_are_refused_before_a_search(options: list[str], complai
         program.main(options)
 
 
-def test_a_device_that_the_data_lack_is_said_before_anything_is_searched(tmp_path: Path) -> None:
-    data = str(write_recorded(tmp_path / "recorded"))
-    with pytest.raises(SeqtuneError, match="no device 'abacus'"):
-        program.main(["--on", "across", "--devices", "recorded:fast,abacus", "--data", data])
-
-
 def test_one_strategy_alone_is_searched_without_a_comparison(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program.main(["--data", str(write_recorded(tmp_path / "recorded")), "--out", str(tmp_path / "out"), "--peers", "",
                   "--strategies", "random", "--seeds", "1", "--budgets", "3", "--jobs", "1"])
     assert "regret" not in capsys.readouterr().out
     assert "no other method" in (tmp_path / "out" / "results" / "search.md").read_text()
-
-
-def test_a_method_may_know_the_records_of_other_devices(tmp_path: Path) -> None:
-    given = Namespace(data=write_recorded(tmp_path / "recorded"), problems="", devices="fast", budgets=(3,), seeds=1,
-                      jobs=1)
-    problem, = search.spaces(given, ["portfolio+history"])
-    assert problem.history(problem.recorded)
-    known, unknown = (problem.search(Search(method), Finished(tmp_path)) for method in ("portfolio+history",
-                                                                                       "portfolio"))
-    assert known != unknown
 
 
 @pytest.mark.usefixtures("fake_kernel")
@@ -151,12 +116,6 @@ def test_what_is_stored_is_not_searched_again_and_nothing_begins_after_the_deadl
     next(tmp_path.glob("*theirs_0.json")).write_text("[")
     with pytest.raises(FormatError, match="remove it"):
         compare([toy], methods, Finished(tmp_path))
-
-
-def test_the_figure_has_our_method_and_the_best_others() -> None:
-    curves = [Curves("s", "d", name, np.full((1, 2), share))
-              for name, share in (("ours", 0.1), *((f"kt:{number}", number / 9) for number in range(9)))]
-    assert [curve.method for curve in search.clearest(curves, "ours")] == ["ours", "kt:5", "kt:6", "kt:7", "kt:8"]
 
 
 @needs("kernel_tuner")

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks.common.page import page_from
-from benchmarks.speed.busy_processes import COUNTS, BusyProcesses, beside_busy_processes
-from benchmarks.speed.latency import beside, page
-from tests.support.paths import ROOT
-
-RESULTS = json.loads((ROOT / "docs" / "results" / "latency.json").read_text())
+from benchmarks.speed.busy_processes import BusyProcesses
 
 
 def stands_still(pid: int) -> bool:
@@ -47,26 +41,3 @@ def test_processes_compute_only_while_they_are_wanted() -> None:
     assert not Path(f"/proc/{second}").exists()
 
 
-def test_every_number_of_busy_processes_meets_the_same_problems_in_turns() -> None:
-    asked: list[int] = []
-
-    def milliseconds(problem: int) -> float | None:
-        asked.append(problem)
-        return None if problem == 2 else float(problem)
-
-    rows = beside_busy_processes(milliseconds, [1, 2, 3], rounds=2)
-    assert asked == [1, 2, 3] * len(COUNTS) * 2
-    assert rows == [{"busy": count, "predictions": 4, "median_ms": 3.0, "p90_ms": 3.0} for count in COUNTS]
-
-
-def test_the_page_has_a_row_for_each() -> None:
-    rows = [{"busy": count, "predictions": 9, "median_ms": 8.0 + count, "p90_ms": 12.0} for count in COUNTS]
-    text = page_from(page, {**RESULTS, "beside_busy": rows}).markdown()
-    assert "| beside a busy process | 9 | 9.0 | 12.0 | 1.12 |" in text
-    assert "| beside two busy processes | 9 | 10.0 | 12.0 | 1.25 |" in text
-
-
-def test_predictions_are_timed_beside_busy_processes() -> None:
-    rows = beside("llvm:0", 2, 1)
-    assert [row["busy"] for row in rows] == list(COUNTS)
-    assert all(0 < row["median_ms"] <= row["p90_ms"] for row in rows)

@@ -24,13 +24,6 @@ def test_every_command_has_a_section() -> None:
     assert set(program.commands) == {name for name in sections() if not name.startswith(("a-", "an-"))}
 
 
-def test_what_the_page_does_not_name_is_found() -> None:
-    answer = {"problem": {"type": "gemm", "m": 8}, "candidates": [{"kernel": "a", "settings": {}}], "time": 1,
-              "winner": {"confidence": {"share": 1, "mean": 2}}}
-    assert list(undocumented("predict", answer)) == ["candidates[].settings", "time", "winner.confidence.mean"]
-    assert not list(undocumented("devices", {"devices": [{"alias": "a", "odd": 1}], "unavailable": {"cuda": "no"}}))
-
-
 @pytest.mark.parametrize("words", [
     ["devices", "--all"], ["kernels"], ["kernels", "llvm.gemm"],
     ["predict", "gemm", "m=8", "n=8", "k=8", "--explain", "--min-confidence", "1"]])

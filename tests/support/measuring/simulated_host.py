@@ -160,10 +160,6 @@ class SimulatedMeasurer:
         self._problem: Problem | None = None
         self._is_alive = False
 
-    def take_over(self, former: SimulatedMeasurer) -> None:
-        """Go on with the worker and the pace of a measurer of other kernels."""
-        self.pace, self._is_alive = former.pace, former._is_alive
-
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
         """Measure each configuration, by the product's own timing, until the budget ends."""

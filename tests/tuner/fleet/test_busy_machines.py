@@ -12,11 +12,9 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet import roster
-from seqtune.tuner.fleet.control import KnownTimes, is_unsteady
 from seqtune.tuner.fleet.engine import Member
 from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
 from seqtune.tuner.fleet.run import FleetRun
-from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import SimulatedEngine
 from tests.support.fleet.fault import FaultKind, SimulatedFault
@@ -134,15 +132,3 @@ def test_rests_are_forgotten_after_an_hour_of_good_controls(tmp_path: Path, monk
     assert engine.clock > 8200
 
 
-def test_only_a_slower_control_is_explained_by_load() -> None:
-    assert KnownTimes(1.0, None, 1.1).is_slower(1.5)
-    assert not KnownTimes(1.0).is_slower(0.7)
-    assert not KnownTimes(1.0, 2.0).is_slower(1.5)  # slower than the one, faster than the other
-    assert not KnownTimes(1.0).is_slower(float("inf"))
-    assert [known.is_empty for known in (KnownTimes(), KnownTimes(group_median=1.0))] == [True, False]
-    assert [is_unsteady(times) for times in ([1.0, 1.1, 1.3], [1.0, 1.1], [])] == [True, False, False]
-
-
-def test_a_load_is_a_share_of_the_cpus() -> None:
-    load = LoadMeter().well_known_load()
-    assert 0 <= load.others <= 1

@@ -150,10 +150,3 @@ def test_many_faults_lose_and_double_nothing_and_leave_nothing_false(tmp_path: P
     assert untrue(records, (DEVICE, OTHER)) == []
 
 
-def test_every_kind_of_fault_is_planned_and_hosts_are_lost_as_a_whole() -> None:
-    faults = planned_faults(fleet(), 40, 100.0, 0)
-    assert {fault.kind for fault in faults} == set(FaultKind)
-    begins = [fault.begin for fault in faults]
-    assert len(begins) - len(set(begins)) == 7  # hosts with two devices: 3 are lost, 4 are busy
-    assert planned_faults(fleet(), 40, 100.0, 0) == faults
-    assert len({member.name for member in fleet()}) == 2 * HOSTS

@@ -143,12 +143,6 @@ def test_the_builds_of_a_comparison_are_records_of_one_session(journal: Journal)
     assert [record.configuration for record in journal.records(run="look")] == list(measurer.truth)
 
 
-def test_where_nothing_runs_nothing_is_compared() -> None:
-    measurer = Rounds([1e-3], broken={(-1, choice(0)): Status.CRASH})
-    compared = compare_all(measurer, PROBLEM, [choice(0)])
-    assert (compared.best, compared.retest, measurer.orders) == (math.inf, None, [])
-
-
 def test_slow_kernels_run_in_fewer_rounds_and_large_ones_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     measurer = Rounds([1.0, 1.0])
     compare_all(measurer, PROBLEM, list(measurer.truth), CompareOptions(seconds=10.0))

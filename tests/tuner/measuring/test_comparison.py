@@ -38,11 +38,6 @@ def test_each_round_takes_one_sample_of_all_in_a_new_order_that_the_seed_decides
     assert orders(1) == orders(1) != orders(2)
 
 
-def test_what_does_not_run_has_no_samples_from_then_on() -> None:
-    left = {0: iter([1.0] * 5), 1: iter([2.0] * 2)}
-    assert sample_in_rounds(lambda index: next(left[index], None), 2, 5, 0) == [(1.0,) * 5, (2.0,) * 2]
-
-
 def test_rounds_in_which_all_were_slow_do_not_change_what_is_typical() -> None:
     samples = {"a": [1.0, 1.0, 3.0, 3.0, 3.0], "b": [2.0, 2.0, 6.0, 6.0, 6.0]}
     seconds = typical(samples)
@@ -67,11 +62,6 @@ def test_what_has_no_samples_is_never_ahead() -> None:
     ([1.0, 2.0, 9.0] * 4, [0.8, 1.6, 7.0] * 4, True), ([1.0], [0.1], False)])
 def test_faster_is_said_on_clear_evidence_only(reference: list[float], other: list[float], faster: bool) -> None:
     assert (faster_than("reference", {"reference": reference, "other": other}, TENTH) == ["other"]) == faster
-
-
-def test_the_fastest_of_several_comes_first() -> None:
-    samples = {"reference": [1.0] * 18, "a": [0.8] * 18, "b": [0.7] * 18, "c": [0.95] * 18}
-    assert faster_than("reference", samples, TENTH) == ["b", "a"]
 
 
 def test_a_lead_in_one_batch_alone_is_none() -> None:

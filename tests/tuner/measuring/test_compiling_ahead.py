@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
-from seqtune.tuner.backends.compilers import COMPILERS_AHEAD, compile_all, compiler_ahead
-from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead
+from seqtune.tuner.backends.compilers import compile_all
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from tests.support import planted
-from tests.support.devices import described_gpu
 
 OPTIONS = Options(samples=1)
 
@@ -40,10 +37,6 @@ def batch_of(count: int) -> list[Configuration]:
     return [planted.deed("good")] * count
 
 
-def unasked() -> float:
-    raise AssertionError("the worker was awaited")
-
-
 def test_a_batch_is_compiled_ahead_and_a_single_kernel_is_not() -> None:
     done: Future[bool] = Future()
     done.set_result(False)
@@ -62,20 +55,9 @@ def test_what_is_not_compiled_within_its_allowance_is_given_up() -> None:
     assert recorder.stopped == 1
 
 
-def test_a_worker_is_not_awaited_where_nothing_is_compiled_ahead() -> None:
-    recorder = AheadRecorder()
-    compile_all(recorder, planted.PROBLEM, batch_of(2), unasked, math.inf)
-    assert recorder.stopped == 0
-
-
 def test_nothing_is_awaited_beyond_the_deadline() -> None:
     recorder = AheadRecorder([Future()])
     compile_all(recorder, planted.PROBLEM, batch_of(2), lambda: 1000.0, 0.01)
     assert recorder.stopped == 1
 
 
-def test_only_backends_of_this_package_have_a_compiler_ahead() -> None:
-    device = described_gpu("cuda", "h100")
-    assert isinstance(compiler_ahead(device), CubinsAhead)
-    assert compiler_ahead(planted.DEVICE) is None
-    assert all(callable(resolve(reference)) for reference in COMPILERS_AHEAD.values())

@@ -16,7 +16,6 @@ from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.backends.opencl import discovery as opencl
-from seqtune.tuner.backends.opencl.programs import error_line
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from tests.support.installation.optional import skip_without_device
@@ -84,26 +83,10 @@ def test_a_reference_that_returns_another_shape_is_refused_with_both(
         f"the reference numpy:zeros of double returns the shape {returned} for y; {declared} is declared")
 
 
-@pytest.mark.parametrize(("returned", "declared"), [((), (1,)), ((1, 1), (1,)), ((3, 4), (3, 4))])
-def test_a_reference_may_return_the_declared_shape_or_one_number(
-        returned: tuple[int, ...], declared: tuple[int, ...]) -> None:
-    results = reference_results("double", "numpy:zeros", {}, {"shape": returned}, {"y": Tensor(declared)})
-    assert results["y"].shape == declared
-
-
 @pytest.mark.device
 def test_a_problem_that_is_too_large_is_a_wrong_input(tmp_path: Path) -> None:
     with pytest.raises(MisuseError, match="double: x is too large"):
         measure(tmp_path, problem="double n=2147483647")
-
-
-@pytest.mark.device
-def test_the_default_configuration_s_error_comes_before_its_settings(tmp_path: Path) -> None:
-    long = ", ".join(f"a_long_name_of_a_parameter_{number} = [1234567890]" for number in range(20))
-    text = LIBRARY.replace('reference = "reference:run"\n', "").replace("width =", f"{long}, width =")
-    text = text.replace("[1, 2]}", "[1, 2]}\ndefault = {width = 1}")
-    with pytest.raises(SeqtuneError, match=r"plain\.k failed: .*use of undeclared identifier 'nothing'"):
-        measure(tmp_path, text, "nothing * ")
 
 
 @pytest.mark.device
@@ -120,16 +103,6 @@ def test_a_program_that_does_not_link_names_the_missing_function(tmp_path: Path)
     with pytest.raises(SeqtuneError, match=r"does not link: .*missing"):
         measure(tmp_path, text.replace('source = "k.cl"', "text = '''float missing(float x);\n"
                                        + SOURCE.replace("BODY", "missing") + "'''"))
-
-
-@pytest.mark.parametrize(("message", "line"), [
-    ("clBuildProgram failed: X - X\n\nBuild on <pyopencl.Device 'a'>:\n\nno room\n(options: -w)", "no room"),
-    ("clBuildProgram failed: X - X\n\nBuild on <pyopencl.Device 'a'>:\n\n\n(options: -w)",
-     "clBuildProgram failed: X - X"),
-    ("clEnqueue failed: OUT_OF_RESOURCES", "clEnqueue failed: OUT_OF_RESOURCES"),
-    ("Build on <x>:\nerror: no symbol\nCannot find symbol f", "error: no symbol")])
-def test_the_first_line_of_a_build_log_is_told(message: str, line: str) -> None:
-    assert error_line(RuntimeError(message)) == line
 
 
 def test_a_device_without_a_kernel_for_the_operation_is_refused_with_those_that_have_one(

@@ -9,7 +9,7 @@ import pytest
 from seqtune.data.record import Status
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.backends.llvm.discovery import devices
-from seqtune.tuner.measuring.pace import FEWEST, LOOKS, PATIENCE, PAUSE, SAVED, SHARE, Pace, Patience
+from seqtune.tuner.measuring.pace import LOOKS, PATIENCE, PAUSE, SHARE, Pace
 from seqtune.tuner.measuring.timing import Options, check_and_compare, check_and_time, prepare
 from seqtune.tuner.measuring.worker.worker import Worker
 from tests.support import planted
@@ -77,18 +77,6 @@ def test_waiting_is_a_fifth_of_the_time_even_where_the_cpu_is_quick_now_and_then
     assert machine.slept > 0.1 * machine.now
 
 
-def test_patience_that_is_saved_up_is_bounded() -> None:
-    machine = Machine()
-    patience = Patience(machine.clock)
-    assert patience.left == 0.0
-    machine.now = 5.0
-    assert patience.left == pytest.approx(SHARE * 5.0)
-    patience.spend(2.0)
-    assert patience.left == pytest.approx(-1.0)
-    machine.now = 1e6
-    assert patience.left == SAVED
-
-
 def test_no_waiting_begins_that_would_pass_the_end_of_the_request() -> None:
     machine = Machine((20.0, 30.0))
     pace = machine.pace()
@@ -131,28 +119,6 @@ def test_a_shorter_time_than_expected_becomes_the_usual_one_after_some_looks() -
     assert all(look(machine, pace, 10))
 
 
-def test_one_lucky_look_does_not_make_all_others_look_slow() -> None:
-    machine = Machine()
-    pace = machine.pace()
-    look(machine, pace, FEWEST)
-    machine.seconds = lambda: QUICK / 2  # type: ignore[method-assign]
-    look(machine, pace, 1)
-    machine.seconds = lambda: QUICK  # type: ignore[method-assign]
-    assert not any(look(machine, pace, 50))
-
-
-def test_a_cpu_that_stays_slow_does_not_become_a_usual_one() -> None:
-    machine = Machine((0.0, 1e6))
-    pace = machine.pace()
-    assert all(look(machine, pace, 500))
-    assert pace.usual == QUICK
-
-
-def test_without_reference_work_no_cpu_is_slow() -> None:
-    assert Pace().wait_while_slow()
-    assert not Pace().is_slow()
-
-
 class Paces(Pace):
     """A pace that says in turn whether the CPU is slow after an executable was sampled; `means` are its seconds."""
 
@@ -190,13 +156,6 @@ def test_every_sample_of_a_comparison_waits_for_a_quick_cpu() -> None:
     pace = Paces([])
     check_and_compare([Fake(), Fake(slip=1.0), Fake()], operands, expected, 5, Options(), pace=pace)
     assert pace.settled == 10
-
-
-def test_samples_of_a_comparison_count_as_disturbed_where_the_cpu_stays_slow() -> None:
-    operands, expected = prepare(PROBLEM)
-    measurement, = check_and_compare([Fake()], operands, expected, 5, Options(), pace=Machine((0.0, 1e9)).pace())
-    assert measurement is not None
-    assert measurement.disturbed == len(measurement.samples) == 5
 
 
 def test_the_end_of_the_request_ends_samples_and_rounds() -> None:

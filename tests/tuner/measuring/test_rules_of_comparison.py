@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import seqtune
 from seqtune.data.dataset import Dataset
 from seqtune.tuner.measuring.comparison import faster_than, holm, p_value, typical
 from seqtune.tuner.measuring.verification import RULE
-from tests.support.measuring.noisy_rounds import BATCHES, NOISES, ROUNDS, Array, Noise, rounds_of
+from tests.support.measuring.noisy_rounds import NOISES, Array, Noise, rounds_of
 
 CANDIDATES = 5
 GROUPS = 4  # records of a build in the shipped data set, each the least of 3 rounds: it had 12
@@ -47,19 +46,6 @@ def false_wins(claim: Callable[[Array], bool], noise: Noise, runs: int) -> int:
     return sum(claim(rounds_of(np.ones(1 + CANDIDATES), noise, generator)) for _ in range(runs))
 
 
-def test_simulated_rounds_have_the_given_truth_and_noise() -> None:
-    truth = np.array([1.0, 2.0])
-    still = Noise("still", jitter=0.0, luck=0.0, disturbed=0.0)
-    assert np.array_equal(rounds_of(truth, still, np.random.default_rng(0)), np.outer(truth, np.ones(BATCHES * ROUNDS)))
-    lucky = rounds_of(truth, Noise("lucky", jitter=0.0, luck=0.1, disturbed=0.0), np.random.default_rng(0))
-    assert np.ptp(lucky.reshape(2, BATCHES, ROUNDS), axis=2).max() == 0.0, "luck lasts a batch"
-    assert len(np.unique(lucky)) == 2 * BATCHES
-    slow = np.array([rounds_of(truth, Noise("slow", 0.0, 0.0, 0.0, stretch=0.3), np.random.default_rng(seed))
-                     for seed in range(200)])
-    assert set(np.unique(slow)) == {1.0, 2.0, 4.0}
-    assert (slow[:, 0] == 2.0).mean() == pytest.approx(0.3, abs=0.1)
-
-
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
 def test_equal_candidates_win_seldom_and_often_by_their_least_time(noise: Noise) -> None:
     assert false_wins(claims, noise, 60) <= 3  # at 1 %, more than three of 60 are won once in 300 such tests
@@ -76,10 +62,6 @@ def test_a_clear_lead_wins() -> None:
 def test_the_demand_on_every_batch_keeps_luck_of_builds_from_winning() -> None:
     lucky = NOISES[1]
     assert false_wins(claims_without_batches, lucky, 150) >= 3 * max(1, false_wins(claims, lucky, 150))
-
-
-def test_disturbances_that_meet_one_kernel_in_all_batches_defeat_the_rule() -> None:
-    assert false_wins(claims, replace(NOISES[2], lasting=True), 150) > false_wins(claims, NOISES[2], 150)
 
 
 def test_the_typical_time_of_one_half_of_the_builds_chooses_better_for_the_other_than_the_least_time() -> None:

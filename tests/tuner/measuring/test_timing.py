@@ -107,11 +107,6 @@ def test_a_wrong_element_is_detected_whatever_its_sign(slip: float) -> None:
     assert measurement.seconds == math.inf
 
 
-def test_the_tolerance_is_that_of_the_problem() -> None:
-    operands, expected = prepare(Problem.make("gemm", m=6, n=5, k=4, tolerance=0.5))
-    assert check_and_time(Fake(slip=0.1), operands, expected, Options()).status is Status.CORRECT
-
-
 @pytest.mark.parametrize("fail", [1, 2])
 def test_a_refused_launch_is_a_runtime_failure(fail: int) -> None:
     measurement = time_fake(Fake(fail=fail))
@@ -165,17 +160,6 @@ def test_every_finalist_follows_every_other_one_in_some_round() -> None:
     assert {(int(former), int(latter)) for row in rounds for former, latter in pairwise(row)} == {
         (former, latter) for former in range(4) for latter in range(4) if former != latter}
     assert orders[0] == orders[1] != orders[2]
-
-
-def test_a_reference_of_zeros_can_be_met() -> None:
-    problem = Problem.make("gemm", m=1, n=1, k=1, activation="relu")
-    for seed in range(20):
-        _, expected = prepare(problem, seed)
-        if expected.y.max() == 0:
-            assert expected.error(np.zeros((1, 1), np.float32)) == 0
-            assert expected.error(np.ones((1, 1), np.float32)) == 1
-            return
-    raise AssertionError("no seed gave a negative product")
 
 
 class Slow(Fake):

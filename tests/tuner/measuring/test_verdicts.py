@@ -75,16 +75,6 @@ def test_a_candidate_that_was_timed_alone_is_not_answered_for_unless_it_is_hopel
     assert stored(journal, candidates=(SLOW,)) is None, "without fast it is promising, and it was never compared"
 
 
-def test_a_candidate_that_the_budget_left_out_is_measured_anew(tmp_path: Path) -> None:
-    measured = {DEFAULT: Measurement(Status.CORRECT, (1.0,) * 24), FAST: Measurement(Status.CORRECT, (0.7,) * 24),
-                OTHER: Measurement(Status.CORRECT, (0.8,) * 24)}
-    with Journal(tmp_path / "journal.sqlite") as journal:
-        store_verdict(journal, PROBLEM, DEVICE, VERSIONS, decide(measured, DEFAULT, [DEFAULT, FAST]), 10.0)
-        assert stored(journal, candidates=(FAST,)) is not None
-        assert stored(journal, candidates=(OTHER,)) is None
-        assert stored(journal, candidates=(FAST, OTHER)) is None
-
-
 @pytest.mark.parametrize("rebuilt", [(), (SLOW,)])
 def test_a_session_answers_its_own_question_where_the_best_was_slower_in_the_rounds(
         rebuilt: tuple[Configuration, ...], tmp_path: Path) -> None:

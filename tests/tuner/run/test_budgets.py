@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
@@ -19,7 +18,7 @@ from seqtune.tuner.run.local_run import MeasuredSearch
 from seqtune.tuner.run.plan import Budget, TuningOptions
 from seqtune.tuner.run.result import TuningResult
 from tests.support.fake_measurer import DEVICE, KERNEL, PROBLEM
-from tests.support.measuring.simulated_host import PREPARE, START, SimulatedHost, SimulatedMeasurer
+from tests.support.measuring.simulated_host import SimulatedHost, SimulatedMeasurer
 
 TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
 BEST = Configuration.of("test.k", {"x": 4, "y": 6})
@@ -134,15 +133,3 @@ def test_short_kernels_are_verified_on_a_host_that_is_slow_in_stretches(scale: f
         assert verified(SimulatedHost(seed), scale, 10.0).winner == BEST
 
 
-def test_a_budget_below_the_start_of_a_worker_ends_with_it() -> None:
-    host = SimulatedHost(0, steady=True)
-    with pytest.raises(OverBudget, match=r"take more than 0\.[67] s here"):
-        verified(host, 1e-6, 0.5)
-    assert host.now < START + PREPARE
-
-
-def test_statuses_do_not_change_when_a_search_ends_early(journal: Journal) -> None:
-    host = SimulatedHost(1)
-    tuned(journal, host, measurer_of(host, 1e-2), Budget(seconds=3.0))
-    statuses = {record.measurement.status for record in journal.records(PROBLEM)}
-    assert statuses <= {Status.CORRECT, Status.COMPILE}, "what was not measured is no failure"

@@ -10,7 +10,6 @@ import pytest
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.similarity import distance
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.tuner.run.history import LEAST_TRIALS, MOST_PROBLEMS, history
@@ -66,13 +65,6 @@ def test_a_resumed_search_gets_the_history_that_it_had(journal: Journal) -> None
     add_records(journal, Problem.make("gemm", m=16, n=8, k=8), range(20, 40), when=3.0)
     add_records(journal, Problem.make("gemm", m=32, n=8, k=8), range(20), when=3.0)
     assert sizes_and_trials(journal) == before == [(16, 20)]
-
-
-def test_the_distance_is_in_octaves_for_sizes_and_one_for_words() -> None:
-    near, far, other = (Problem.make("gemm", m=8, n=8, k=8, **more) for more in ({}, {}, {"trans_b": "yes"}))
-    assert distance(near, far) == 0.0
-    assert distance(near, other) == 1.0
-    assert distance(HERE, Problem.make("gemm", m=17, n=8, k=8)) == pytest.approx(1.0)
 
 
 def test_a_strategy_that_reads_its_history_learns_from_other_problems(

@@ -89,14 +89,6 @@ def test_progress_is_reported_after_the_journal_has_the_trial(journal: Journal) 
     tune(TASK, journal, Fake(), Budget(trials=12), TuningOptions("random", progress=look))
 
 
-def test_the_measurer_gets_the_best_time_so_far(journal: Journal) -> None:
-    measurer = Fake()
-    go(journal, measurer, batch=10)
-    assert measurer.bests[0] == math.inf
-    assert measurer.bests == sorted(measurer.bests, reverse=True)
-    assert measurer.bests[-1] == 1.0
-
-
 def test_ctrl_c_stops_with_everything_in_the_journal(journal: Journal) -> None:
     measurer = Fake(interrupt_at=25)
     with pytest.raises(InterruptedTuning, match=r"stopped after 25 trials of gemm .* run again to resume"):
@@ -328,9 +320,3 @@ def test_where_all_fail_the_default_stays_and_the_number_of_tries_is_bounded(jou
     assert len(result.failed) == result.done == 5
 
 
-def test_ctrl_c_tells_the_best_so_far(journal: Journal) -> None:
-    with pytest.raises(InterruptedTuning) as stop:
-        go(journal, Fake(interrupt_at=25))
-    (so_far,) = stop.value.results
-    assert so_far.done == 25
-    assert so_far.measurement.seconds == min(record.measurement.seconds for record in journal.records())

@@ -12,23 +12,14 @@ import numpy as np
 import pytest
 
 from seqtune.api.replaying import recorded_spaces
-from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import KernelError
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration, Kernel, Parameter
-from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel
-from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.kernel import Configuration
 from seqtune.tuner.run.simulation import Curves, RecordedSpace, StrategyMethod, best_shares, simulate
 from seqtune.tuner.strategies.random import Random
 from seqtune.tuner.strategies.strategy import SearchContext
 from tests.support.paths import RECORDED as SHARED
 from tests.support.recorded_files import CONFIGURATIONS, milliseconds, write_recorded
-from tests.support.records import DEVICE as LLVM
-from tests.support.records import space_records, write_journal
 from tests.support.seeds import OFFSET
 
 
@@ -93,17 +84,6 @@ def test_a_share_is_that_of_the_best_so_far_and_failures_count(folder: Path) -> 
     assert best_shares(recorded, [failed], 2) == pytest.approx([0.0, 0.0])
     assert best_shares(recorded, [], 2) == pytest.approx([0.0, 0.0])
     assert best_shares(recorded, [failed, other, best], 2) == pytest.approx([0.0, share])
-
-
-def test_rows_and_medians_are_taken_over_the_runs() -> None:
-    curves = Curves("s", "d", "m", np.array([[0.5, 0.96, 0.96], [0.2, 0.2, 1.0], [0.7, 0.7, 0.7]]))
-    row = curves.row(1)
-    assert (row["space"], row["device"], row["strategy"], row["budget"], row["repeats"]) == ("s", "d", "m", 1, 3)
-    assert row["share_mean"] == pytest.approx(1.4 / 3)
-    assert row["share_sem"] == pytest.approx(np.std([0.5, 0.2, 0.7], ddof=1) / math.sqrt(3))
-    assert curves.row(0) == {**row, "budget": 0}  # the first proposal, as it is
-    assert (curves.evaluations_to(0.95), curves.evaluations_to(0.99), curves.evaluations_to(0.2)) == (3, None, 1)
-    assert replace(curves, shares=curves.shares[:1]).row(1)["share_sem"] is None
 
 
 def test_the_interval_of_a_mean_is_that_of_runs_drawn_again() -> None:
@@ -180,18 +160,6 @@ def test_problems_of_one_kernel_have_distinct_names_and_are_each_others_history(
     assert [len(recorded.history) for recorded in spaces] == [1, 1]
 
 
-def test_problems_near_the_searched_one_are_left_out_of_the_history(tmp_path: Path) -> None:
-    sizes = (16, 18, 64)
-    spaces_of_sizes = [SearchSpace(kernel("llvm.gemm"), Problem.make("gemm", m=m, n=16, k=16), LLVM) for m in sizes]
-    records = [record for space in spaces_of_sizes
-               for record in space_records(space, [1e-3 / (row + 1) for row in range(5)])]
-    with Journal(write_journal(tmp_path / "source.sqlite", records)) as journal:
-        spaces = recorded_spaces(Dataset.from_journal(journal), "leave-problem-out")
-    histories = {recorded.task.problem.size("m"): {other.problem.size("m") for other in recorded.history}
-                 for recorded in spaces}
-    assert histories == {16: {64}, 18: {64}, 64: {16, 18}}
-
-
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the recorded spaces are not at {SHARED}")
 def test_the_recorded_spaces_have_their_published_optima() -> None:
     """The optimum of the A6000 is that of its measured half."""
@@ -203,12 +171,3 @@ def test_the_recorded_spaces_have_their_published_optima() -> None:
     assert optima["gemm_rtx", "RTX_3090"][0] == 17956
 
 
-def test_a_space_of_another_tool_is_sorted_and_indexed_like_any_other() -> None:
-    family = Kernel("recorded.k", "recorded", ("recorded",), (Parameter("p", (4, 2)), Parameter("q", (0, 1))), (), ())
-    rows = np.array([[1, 0], [0, 1], [0, 0]], np.int16)
-    space = SearchSpace.of_rows(family, Problem.make("recorded"), Device("d", "recorded", "a", "none"), rows)
-    assert [configuration.brief() for configuration in space] == ["p=4 q=0", "p=4 q=1", "p=2 q=0"]
-    assert [space.row(configuration) for configuration in space] == [0, 1, 2]
-    assert "cut down" in str(space.why_not(Configuration.of("recorded.k", {"p": 2, "q": 1})))
-    with pytest.raises(KernelError, match="no valid configuration"):
-        _ = space.only(np.zeros(3, bool)).default

@@ -92,12 +92,6 @@ def test_a_configuration_outside_its_space_is_refused_with_the_reason(runner: Ru
     assert measurement.message == "more numbers than the problem has (number < m * 16)"
 
 
-def test_only_the_crashing_kernel_is_blamed(runner: Runner) -> None:
-    deeds = [planted.deed(name, number) for number in range(3) for name in ("good", "segv", "good", "abort")]
-    statuses = [measurement.status for measurement in measured(runner, *dict.fromkeys(deeds))]
-    assert statuses == [Status.CORRECT, Status.CRASH, Status.CRASH] * 3
-
-
 def test_a_crash_that_an_earlier_kernel_caused_is_not_blamed_on_the_next(runner: Runner) -> None:
     measurements = measured(runner, planted.deed("delayed"), planted.deed("good"), planted.deed("segv"))
     assert [measurement.status for measurement in measurements] == [Status.CORRECT, Status.CORRECT, Status.CRASH]
@@ -131,14 +125,6 @@ def test_a_hopeless_candidate_is_dropped_early(runner: Runner) -> None:
     assert slow.status is Status.CORRECT
 
 
-def test_samples_take_as_long_as_they_must(runner: Runner) -> None:
-    (measurement,) = measured(runner, planted.deed("good", wait=2))
-    assert len(measurement.samples) == QUICK.samples
-    assert measurement.seconds >= 0.002
-    assert measurement.error is not None
-    assert measurement.error < 1e-6
-
-
 def test_finalists_are_compared_whatever_they_do(runner: Runner) -> None:
     names = ("good", "wrong", "segv", "overrun", "good", "loop", "lost", "compile")
     deeds = [planted.deed(name, number) for number, name in enumerate(names)]
@@ -156,13 +142,6 @@ def test_a_run_that_stops_early_leaves_a_usable_worker(runner: Runner) -> None:
     measuring.close()
     assert time.monotonic() - start < 60.0  # the other 999 would take 800 s
     assert measured(runner, planted.deed("good"))[0].status is Status.CORRECT
-
-
-def test_one_worker_measures_many_problems(runner: Runner) -> None:
-    for size in (1, 3, 17):
-        problem = Problem.make("gemm", m=size, n=5, k=7)
-        ((_, measurement),) = runner.measure(problem, [planted.deed("good")], QUICK)
-        assert measurement.status is Status.CORRECT
 
 
 def test_a_problem_without_a_reference_is_an_error_in_one_line(runner: Runner) -> None:
@@ -205,17 +184,6 @@ def test_an_overrun_is_recorded_in_a_field_and_not_only_in_the_message(monkeypat
     measurement, _ = check(executable, operands, expected)
     assert measurement.damaged
     assert Measurement.from_json(replace(measurement, message="in other words").to_json()).damaged
-
-
-def test_a_crash_after_the_last_answer_is_nobodys_failure(runner: Runner) -> None:
-    """A worker that dies once everything is measured leaves all measurements as they are."""
-    measuring = runner.measure(planted.PROBLEM, [planted.deed("good"), planted.deed("good", 1)], QUICK)
-    first = next(measuring)
-    second = next(measuring)
-    assert runner._worker is not None
-    runner._worker._process.kill()
-    assert list(measuring) == []
-    assert [first[1].status, second[1].status] == [Status.CORRECT] * 2
 
 
 def test_a_worker_that_was_started_before_is_the_one_that_measures() -> None:
