@@ -12,66 +12,11 @@ from functools import lru_cache
 
 from ..devices.device import Device
 from ..launches.implementation import KernelSource
+from ..sections import sections
 from . import text
 
 NVRTC_OPTIONS = ("--std=c++17",)  # NVRTC contracts a * b + c to one instruction by default
-_WORDS = """\
-#define __kernel extern "C" __global__
-#define __global
-#define SHARED __shared__
-#define LOCAL
-#define restrict __restrict__
-#define WIDE
-#define ALIGNED(bytes) __align__(bytes)
-#define GROUP(across, down) __launch_bounds__((across) * (down), 1)
-#define CLK_LOCAL_MEM_FENCE
-#define barrier(fence) __syncthreads()
-#define as_int(value) __float_as_int(value)
-#define as_float(value) __int_as_float(value)
-#define DEVICE __device__ __forceinline__
-DEVICE int get_local_id(int axis) { return axis ? threadIdx.y : threadIdx.x; }
-DEVICE int get_group_id(int axis) { return axis ? blockIdx.y : blockIdx.x; }
-DEVICE int get_global_id(int axis) { return axis ? blockIdx.y * blockDim.y + threadIdx.y
-                                                 : blockIdx.x * blockDim.x + threadIdx.x; }
-DEVICE int get_global_size(int axis) { return axis ? gridDim.y * blockDim.y : gridDim.x * blockDim.x; }
-DEVICE float relu(float value) { return value > 0.0f ? value : 0.0f; }
-#define RELU(value) relu(value)
-#define FLOAT2(a, b) float2(a, b)
-#define FLOAT4(a, b, c, d) float4(a, b, c, d)
-#define POOL(name, floats) extern __shared__ __align__(128) float name[]
-#define UNROLL(count) _Pragma(#count)
-"""
-# `inside` says whether there is anything to copy; zeros otherwise, and then `from` may lie anywhere: the copy gets the
-# address of x, because the hardware wants an aligned one even for no bytes. A barrier must follow AWAIT.
-_CUDA_COPIES = """\
-template <int BYTES> DEVICE void copy_async(float *to, const float *source, const float *aligned, bool inside) {
-  const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  const float *from = inside ? source : aligned;
-  const int bytes = inside ? BYTES : 0;
-  if constexpr (BYTES == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(at), "l"(from), "r"(bytes), "n"(BYTES)
-                 : "memory");
-  }
-}
-#define COPY(lanes, to, from, inside) copy_async<4 * lanes>(to, from, x, inside)
-#define COMMIT asm volatile("cp.async.commit_group;" ::: "memory")
-#define AWAIT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
-"""
-_OPENCL_COPIES = """\
-#define FLOAT2(a, b) ((float2)(a, b))
-#define COPY1(to, from, inside) { if (inside) *(to) = *(from); else *(to) = 0.0f; }
-#define COPY2(to, from, inside) { if (inside) *(__local float2 *)(to) = *(__global const float2 *)(from); \\
-                                  else *(__local float2 *)(to) = 0.0f; }
-#define COPY4(to, from, inside) { if (inside) *(__local float4 *)(to) = *(__global const float4 *)(from); \\
-                                  else *(__local float4 *)(to) = 0.0f; }
-#define COPY(lanes, to, from, inside) COPY##lanes(to, from, inside)
-#define COMMIT
-#define AWAIT(groups)
-#define POOL(name, floats) __local float name[floats] __attribute__((aligned(128)))
-#define UNROLL(count)
-"""
+_PARTS = sections(__file__, "prelude.cu")
 
 
 @lru_cache(maxsize=512)  # configurations that differ in launch arguments alone are often consecutive
@@ -82,8 +27,8 @@ def program(device: Device, vector: int, body: str, copies: bool = False) -> Ker
     the launch) and UNROLL.
     """
     if device.backend == "opencl":
-        return KernelSource(text.head(vector) + (_OPENCL_COPIES if copies else "") + body, text.OPTIONS)
-    return KernelSource(head(vector) + (_CUDA_COPIES if copies else "") + body, NVRTC_OPTIONS)
+        return KernelSource(text.head(vector) + (_PARTS["opencl_copies"] if copies else "") + body, text.OPTIONS)
+    return KernelSource(head(vector) + (_PARTS["cuda_copies"] if copies else "") + body, NVRTC_OPTIONS)
 
 
 @lru_cache(maxsize=8)
@@ -92,7 +37,8 @@ def head(vector: int) -> str:
     sizes = sorted({2, 4, vector} - {1})
     floats, loose = ("float", "float") if vector == 1 else (f"float{vector}", f"loose{vector}")
     names = "".join(f"#define float{size} vector{size}\n" for size in sizes)  # CUDA's own have no arithmetic
-    return "".join([_WORDS, names, *map(_vector, sizes), f"typedef {floats} floats;\ntypedef {loose} loose;\n"])
+    types = f"typedef {floats} floats;\ntypedef {loose} loose;\n"
+    return "".join([_PARTS["words"], names, *map(_vector, sizes), types])
 
 
 def _vector(size: int) -> str:

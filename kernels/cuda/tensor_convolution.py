@@ -10,8 +10,7 @@ from ..launches.call import Call
 from ..launches.implementation import Array
 from ..launches.indexing import offsets_fit
 from ..problem import Problem
-from .source.tensor_pixels import PIXELS, SHAPE_ARGUMENTS
-from .source.tensor_tile import tensor_source
+from .source.tensor_tile import INPUTS, tensor_source
 from .tensor_space import (
     CONSTRAINTS,
     DEFAULT,
@@ -25,7 +24,11 @@ from .tensor_space import (
     tile_of,
 )
 
-ARGUMENTS = (*SHAPE_ARGUMENTS, *TILE_ARGUMENTS)
+ARGUMENTS = (
+    "rows", "outputs", "channels", "filter_h", "filter_w", "height", "width",  # all pixels; of a group; of the input
+    "columns", "pixels", "above", "before", "stride_h", "stride_w", "dilation_h", "dilation_w",  # of an output image
+    "x_image", "x_group", "x_line", "x_pixel", "x_channel", "y_pitch", "y_group", *TILE_ARGUMENTS,
+)
 
 KERNEL = Kernel.of(
     name="cuda.tensor_convolution",
@@ -73,8 +76,8 @@ class TensorConvolution:
         """The tiles and, for partial sums, their addition."""
         names, size = quantities(KERNEL.derived, problem, device, configuration), problem.size
         padded = "true" if size("pad_h") + size("pad_w") > 0 else "false"
-        source = tensor_source(tile_of(names), "tensor_convolution", f"constexpr bool PADDED = {padded};\n{PIXELS}",
-                               ARGUMENTS)
+        source = tensor_source(tile_of(names), "tensor_convolution",
+                               f"constexpr bool PADDED = {padded};\n{INPUTS['pixels']}", ARGUMENTS)
         c, h, w, k, pixels = size("c"), size("h"), size("w"), size("k"), size("out_h") * size("out_w")
         nhwc = problem["layout"] == "NHWC"
         values = {

@@ -10,8 +10,7 @@ from ..launches.call import Call
 from ..launches.implementation import Array
 from ..launches.indexing import UNSIGNED, offsets_fit
 from ..problem import Problem
-from .source.tensor_input import MATRIX
-from .source.tensor_tile import tensor_source
+from .source.tensor_tile import INPUTS, tensor_source
 from .tensor_space import (
     CONSTRAINTS,
     DEFAULT,
@@ -60,7 +59,7 @@ class TensorGemm:
     def call(self, problem: Problem, device: Device, configuration: Configuration) -> Call:
         """The tiles and, for partial sums, their addition."""
         names = quantities(KERNEL.derived, problem, device, configuration)
-        source = tensor_source(tile_of(names), "tensor_gemm", MATRIX, ARGUMENTS)
+        source = tensor_source(tile_of(names), "tensor_gemm", INPUTS["matrix"], ARGUMENTS)
         values = {**{name: problem.size(name) for name in SIZES}, **tile_arguments(names)}
         packing = MatrixTiles(names["block_n"], names["block_k"], problem["trans_b"] == "yes")
         return tensor_call(problem, source, names, "tensor_gemm", (values[name] for name in ARGUMENTS), packing)

@@ -1,7 +1,7 @@
 """Accelerators: facts about GPUs that need not be present, so that one can predict and compile for them anywhere.
 
 `described("cuda", "h200")` is the device `cuda:h200`, and `find` knows a model by every name that drivers and projects
-use for it. Numbers of units, clocks, caches and rates are in `accelerator_table`, with their units and sources. Rates
+use for it. Numbers of units, clocks, caches and rates are in `accelerators.txt`, with their units and sources. Rates
 are peaks at the boost clock, not measurements.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from . import accelerator_table
+from ..sections import sections
 from .device import Device, Fact
 
 KIBI = 1024
@@ -94,9 +94,10 @@ def _accelerator(row: Mapping[str, str]) -> Accelerator:
         limits.int8_flop if row["int8"] == "=" else _number(row["int8"]))
 
 
+_TABLES = sections(__file__, "accelerators.txt")
 ARCHITECTURES: Mapping[str, Architecture] = {
-    row["name"]: _architecture(row) for row in _rows(accelerator_table.ARCHITECTURES)}
-ACCELERATORS: Mapping[str, Accelerator] = {row["key"]: _accelerator(row) for row in _rows(accelerator_table.MODELS)}
+    row["name"]: _architecture(row) for row in _rows(_TABLES["architectures"])}
+ACCELERATORS: Mapping[str, Accelerator] = {row["key"]: _accelerator(row) for row in _rows(_TABLES["models"])}
 
 
 def _words(name: str) -> list[str]:

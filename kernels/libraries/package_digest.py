@@ -12,13 +12,14 @@ from pathlib import Path
 from seqtune.errors import MisuseError
 
 from ..files import reason
+from ..sections import SUFFIXES
 
 
 @lru_cache(maxsize=16)
 def package_digest(name: str) -> str:
-    """The digest of all Python files of a package or module, by their paths in it. Nothing is imported.
+    """The digest of the sources of a package or module, by their paths in it: Python files, and the texts beside them.
 
-    Raises MisuseError if there is no such package, or its files cannot be read.
+    Nothing is imported. Raises MisuseError if there is no such package, or its files cannot be read.
     """
     spec = importlib.util.find_spec(name)
     if spec is None or (spec.origin is None and spec.submodule_search_locations is None):
@@ -35,7 +36,7 @@ def package_digest(name: str) -> str:
 
 
 def _files(folders: object, origin: str | None) -> Iterator[tuple[str, Path]]:
-    """The Python files of a package with their paths in it, in a fixed order; links to folders are followed."""
+    """The sources of a package with their paths in it, in a fixed order; links to folders are followed."""
     if not isinstance(folders, list) and not hasattr(folders, "__iter__"):
         assert origin is not None
         yield Path(origin).name, Path(origin)
@@ -44,6 +45,6 @@ def _files(folders: object, origin: str | None) -> Iterator[tuple[str, Path]]:
         for parent, children, files in os.walk(folder, followlinks=True):
             children[:] = sorted(child for child in children if child != "__pycache__" and not child.startswith("."))
             for file in sorted(files):
-                if file.endswith(".py"):
+                if file.endswith((".py", *SUFFIXES)):
                     path = Path(parent, file)
                     yield path.relative_to(folder).as_posix(), path

@@ -21,40 +21,6 @@ from .chosen import Chosen, filled
 # Words that no parameter may have: those of C and C++, and names that the functions of called.c use.
 _RESERVED = RESERVED_WORDS | {"address", "buffers", "code", "copy_in", "finish", "given", "i", "keep", "kept",
                               "launch_all", "read_memory"}
-_RUN = """\
-static struct {name} *the_kernel;
-
-static double run_{name}(int way, void *const *arrays, void *packed, void *workspace)
-{{
-    double seconds = -1;
-    (void)packed;
-    (void)workspace;
-    if (the_kernel == NULL)
-        the_kernel = {name}_create({create});
-    if (way == 0 ? !{name}(the_kernel, {plain})
-        : {pack}!{name}(the_kernel, {kept}))
-        seconds = {name}_seconds(the_kernel);
-    if (seconds < 0)
-        stop("{name}", {name}_error(the_kernel));
-    return seconds;
-}}
-"""
-_EXAMPLE = """\
-/* cc -std=c99 -O2 program.c {name}.c -ldl */
-#include "{name}.h"
-#include <stdio.h>
-
-int main(void)
-{{
-    static {arrays};
-    struct {name} *kernel = {name}_create({create});
-    /* fill the arrays */
-    if ({pack}{name}(kernel, {kept}))
-        return fprintf(stderr, "%s\\n", {name}_error(kernel)), 1;
-    {name}_free(kernel);
-    return 0;
-}}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +64,9 @@ class CalledText:
     def check_header(self) -> str:
         """The text of check.h: it runs the kernel on plain arrays, and again with the constant on the device."""
         name, arrays = self.chosen.name, {each: f"arrays[{number}]" for number, each in enumerate(self.check.arrays)}
-        run = _RUN.format(name=name, create=self.host.default.format(folder="folder"), plain=", ".join(arrays.values()),
-                          **self._calls("the_kernel", arrays, "!", " && "))
+        run = filled("called_run.c", {
+            "name": name, "create": self.host.default.format(folder="folder"), "plain": ", ".join(arrays.values()),
+            **self._calls("the_kernel", arrays, "!", " && ")})
         return check_header(name, [CheckedKernel(self.chosen, self.check, run)], 2,
                             f"{name}_device(the_kernel)", f"{name}_free(the_kernel)")
 
@@ -108,8 +75,9 @@ class CalledText:
         name, words = self.chosen.name, self._parameters
         arrays = [f"{C_TYPES[tensor.dtype]} {words[each]}[{' * '.join(map(str, tensor.shape)) or 1}]"
                   for each, tensor in self.check.arrays.items()]
-        return _EXAMPLE.format(name=name, create=self.host.default.format(folder='"."'),
-                               arrays=";\n    static ".join(arrays), **self._calls("kernel", words, "", " || "))
+        return filled("called_example.c", {
+            "name": name, "create": self.host.default.format(folder='"."'), "arrays": ";\n    static ".join(arrays),
+            **self._calls("kernel", words, "", " || ")})
 
     def _calls(self, kernel: str, words: Mapping[str, str], sign: str, joint: str) -> dict[str, str]:
         """The call that packs the constant, if there is one, and the arguments of calls after it."""

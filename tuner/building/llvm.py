@@ -29,35 +29,6 @@ from .packing import operand_loops
 
 LIBRARY = "kernels"  # the name of a library of several kernels
 
-_MAKEFILE = """\
-# make: the static library lib{library}.a    make check: compares its kernels with references, and times them
-# make OPENMP= compiles for one thread.    make clean: removes what was compiled
-CC = cc
-CFLAGS = -std=c99 -O2
-OPENMP := $(shell echo 'int main(void) {{ return 0; }}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null \\
-\t&& echo -fopenmp)
-
-lib{library}.a: {library}.c {library}.h {objects} flags
-\t$(CC) $(CFLAGS) $(OPENMP) -c {library}.c -o {library}_functions.o
-\trm -f $@
-\tar rcs $@ {library}_functions.o {objects}
-
-check: run_check
-\t./run_check
-
-%.o: %.c    # the object files of the kernels are there already
-
-run_check: check.c check.h arrays.h lib{library}.a
-\t$(CC) $(CFLAGS) $(OPENMP) -o $@ check.c lib{library}.a -lm
-
-flags: force    # other flags compile anew
-\t@echo '$(CC) $(CFLAGS) $(OPENMP)' | cmp -s - $@ || echo '$(CC) $(CFLAGS) $(OPENMP)' > $@
-
-clean:
-\trm -f lib{library}.a {library}_functions.o run_check flags
-
-.PHONY: check clean force
-"""
 _HOW = """Compile the library, compare its kernels with references and time them:
 
     make && make check
@@ -94,7 +65,7 @@ def folder(chosen: Sequence[Chosen]) -> Files:
             LAUNCH_JSON: launch_json([(kernel.chosen, _part(kernel)) for kernel in kernels]),
             f"{library}.h": header.encode(), f"{library}.c": functions.encode(), "check.c": template("check.c"),
             "arrays.h": template("arrays.h"), "check.h": checks.encode(),
-            "Makefile": _MAKEFILE.format(**words).encode(), **files}
+            "Makefile": filled("Makefile", words).encode(), **files}
 
 
 def _kernels(chosen: Sequence[Chosen],

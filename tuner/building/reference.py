@@ -19,52 +19,12 @@ from seqtune.kernels.problem import Problem
 
 from ..measuring.timing import allowed_error
 from .c_language import C_TYPES
+from .chosen import filled
 
 Axis: TypeAlias = tuple[str, str]  # the index along an axis, as text in C; the feature or quantity that is its size
 Types: TypeAlias = Mapping[str, str]  # operand -> its element type
 
 _AS_DOUBLE = {"bf16": "from_bf16", "fp16": "from_fp16"}  # functions of arrays.h
-_CONV2D = """\
-{indices}    double sum = {bias};
-    const int64_t group = channel / {k_per_group};
-    for (int64_t c = 0; c < {c_per_group}; c++)
-    for (int64_t r = 0; r < {r}; r++) {{
-        const int64_t line = row * {stride_h} + r * {dilation_h} - {pad_h};
-        if (line < 0 || line >= {h})
-            continue;
-        for (int64_t s = 0; s < {s}; s++) {{
-            const int64_t at = column * {stride_w} + s * {dilation_w} - {pad_w};
-            if (at >= 0 && at < {w})
-                sum += {x} * {weights};
-        }}
-    }}
-"""
-
-_GEMM = """\
-{indices}    double sum = {bias};
-    for (int64_t i = 0; i < {k}; i++)
-        sum += {x} * {weights};
-"""
-
-_ATTENTION = """\
-{indices}    const int64_t shared = head / {group}, seen = {causal} && query + 1 < {kv_len} ? query + 1 : {kv_len};
-    double largest = -INFINITY, weight = 0, sum = 0;
-    for (int turn = 0; turn < 2; turn++)
-    for (int64_t key = 0; key < seen; key++) {{
-        double score = 0;
-        for (int64_t i = 0; i < {head_dim}; i++)
-            score += {q} * {k};
-        score = score / sqrt({head_dim}.0) + {mask};
-        if (!turn) {{
-            largest = score > largest ? score : largest;
-        }} else {{
-            weight += exp(score - largest);
-            sum += exp(score - largest) * {v};
-        }}
-    }}
-    sum /= weight;
-"""
-
 _PYTHON = """\
 class Problem(dict):
     size = dict.__getitem__
@@ -117,13 +77,13 @@ def _conv2d(problem: Problem, types: Types) -> tuple[str, float]:
     x = [("image", "n"), (f"group * {problem.size('c_per_group')} + c", "c"), ("line", "h"), ("at", "w")]
     y = [("image", "n"), ("channel", "k"), ("row", "out_h"), ("column", "out_w")]
     weights = [("channel", "k"), ("c", "c_per_group"), ("r", "r"), ("s", "s")]
-    return _body(_CONV2D, problem, types, [y[axis] for axis in order], bias=[("channel", "k")], weights=weights,
+    return _body(problem, types, [y[axis] for axis in order], bias=[("channel", "k")], weights=weights,
                  x=[x[axis] for axis in order]), math.prod(problem.size(size) for _, size in weights[1:])
 
 
 def _gemm(problem: Problem, types: Types) -> tuple[str, float]:
     x, weights = [("row", "m"), ("i", "k")], [("i", "k"), ("column", "n")]
-    return _body(_GEMM, problem, types, [("row", "m"), ("column", "n")], bias=[("column", "n")],
+    return _body(problem, types, [("row", "m"), ("column", "n")], bias=[("column", "n")],
                  x=x[::-1] if problem["trans_a"] == "yes" else x,
                  weights=weights[::-1] if problem["trans_b"] == "yes" else weights), problem.size("k")
 
@@ -133,15 +93,15 @@ def _attention(problem: Problem, types: Types) -> tuple[str, float]:
         return [("image", "n"), *((head, token) if problem["layout"] == "heads" else (token, head)), number]
 
     head, query, shared, key = ("head", "heads"), ("query", "q_len"), ("shared", "kv_heads"), ("key", "kv_len")
-    return _body(_ATTENTION, problem, types, ordered(head, query, ("number", "value_dim")),
+    return _body(problem, types, ordered(head, query, ("number", "value_dim")),
                  q=ordered(head, query, ("i", "head_dim")), k=ordered(shared, key, ("i", "head_dim")),
                  v=ordered(shared, key, ("number", "value_dim")),
                  mask=[("image", "n"), key] if problem["mask"] == "keys" else [head, query, key],
                  ), 2 * problem.size("kv_len") * problem.size("head_dim")
 
 
-def _body(template: str, problem: Problem, types: Types, output: Sequence[Axis], **operands: Sequence[Axis]) -> str:
-    """The text of a function whose template asks for the `indices` of an element of the output and for `operands`.
+def _body(problem: Problem, types: Types, output: Sequence[Axis], **operands: Sequence[Axis]) -> str:
+    """The text of the function of a problem, whose template asks for the `indices` of an element and for `operands`.
 
     An operand is the double at the named indices along its axes; one that the problem does not have is 0.
     """
@@ -156,7 +116,8 @@ def _body(template: str, problem: Problem, types: Types, output: Sequence[Axis],
             place = f"({place}) * {problem.size(size)} + {index}"
         numbers[operand] = f"{_AS_DOUBLE.get(dtype, '(double)')}({operand}[{place}])"
     causal = int(problem.names().get("causal") == "yes")
-    return template.format(**{**problem.names(), **numbers, "causal": causal, "indices": indices})
+    words = {**problem.names(), **numbers, "causal": causal, "indices": indices}
+    return filled(f"reference_{problem.type}.c", words)
 
 
 _BODIES: Mapping[str, Callable[[Problem, Types], tuple[str, float]]] = {

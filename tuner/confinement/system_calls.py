@@ -1,7 +1,7 @@
 """SystemCalls: a filter (seccomp) that refuses this process and its children some system calls.
 
-The calls are those of `call_numbers`, some by their arguments (below), and all calls of programs for another machine.
-The filter is a program for the kernel's packet filter, as linux/seccomp.h and linux/bpf_common.h define it.
+The calls are those of `system_calls.txt`, some by their arguments (below), and all calls of programs for another
+machine. The filter is a program for the kernel's packet filter, as linux/seccomp.h and linux/bpf_common.h define it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import platform
 import struct
 import sys
 
-from .call_numbers import REFUSED
+from seqtune.kernels.sections import sections
 
 _NO_NEW_PRIVILEGES, _SET_FILTER, _FILTER = 38, 22, 2  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 _CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3: two words each, effective, permitted and inheritable ones
@@ -27,6 +27,9 @@ _NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24  # offsets of the words about 
 _MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # in linux/audit.h
 # machine -> numbers of clone, clone3, prlimit64 and ioctl. sched_setaffinity stays: PoCL pins its threads with it.
 _ARGUED = {"x86_64": (56, 435, 302, 16), "aarch64": (220, 435, 261, 29)}
+_TABLE = [line.split() for line in sections(__file__, "system_calls.txt")["refused"].splitlines()]
+REFUSED = {machine: {call: int(numbers[column]) for call, *numbers in _TABLE[1:] if numbers[column] != "-"}
+           for column, machine in enumerate(_TABLE[0][1:])}  # machine -> call -> number
 _NAMESPACES = 0x7E020000  # flags of clone: CLONE_NEW*
 # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR: attributes of a file; TIOCSTI, TIOCLINUX: type into a terminal
 _REQUESTS = (0x40086602, 0x401C5820, 0x5412, 0x541C)

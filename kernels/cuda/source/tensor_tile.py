@@ -1,4 +1,7 @@
-"""Source text of a tensor-core kernel: instructions, the numbers of its tile, copies, k-loop, epilogue and entries."""
+"""Source text of a tensor-core kernel: instructions, the numbers of its tile, copies, k-loop, epilogue and entries.
+
+The parts that no number changes stand in `tensor_input.cu`, `tensor_pipeline.cu` and `tensor_epilogue.cu`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from functools import lru_cache
 
 from ...c_text.prelude import NVRTC_OPTIONS
 from ...launches.implementation import KernelSource
+from ...sections import sections
 from .instructions import instructions
-from .tensor_epilogue import ADD_SLICES, ENTRIES, RESULT, STORES, STREAM, TILES
-from .tensor_input import COMMON
-from .tensor_pipeline import LOOP, NUMBERS, PANEL
+
+INPUTS = sections(__file__, "tensor_input.cu")
+_PIPELINE = sections(__file__, "tensor_pipeline.cu")
+_EPILOGUE = sections(__file__, "tensor_epilogue.cu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +59,15 @@ def tensor_source(tile: TensorTile, entry: str, operand: str, arguments: tuple[s
     signature = ", ".join(("const element *__restrict__ x", "const element *__restrict__ weights",
                            "const element *__restrict__ bias", "element *__restrict__ y", "float *workspace",
                            *(f"int {name}" for name in arguments)))
-    entries = {"tiles": TILES, "slices": TILES + ADD_SLICES, "stream_k": STREAM}[tile.schedule]
-    entries = entries.replace("SIGNATURE", signature).replace("tensor_", f"{entry}_").replace(
-        "SHAPE", f"const Shape shape = {{{', '.join(arguments)}}};").replace(
-        "ENTRY", 'extern "C" __global__ void __launch_bounds__(THREADS, 1)')
+    parts = {"tiles": ("tiles",), "slices": ("tiles", "add_slices"), "stream_k": ("stream",)}[tile.schedule]
+    entries = "".join(_EPILOGUE[part] for part in parts)
+    for word, meaning in (("SIGNATURE", signature), ("tensor_", f"{entry}_"),
+                          ("SHAPE", f"const Shape shape = {{{', '.join(arguments)}}};"),
+                          ("ENTRY", 'extern "C" __global__ void __launch_bounds__(THREADS, 1)')):
+        entries = entries.replace(word, meaning)
     head = "".join(f"constexpr int {name} = {value};\n" for name, value in integers.items()) + "".join(
         f"constexpr bool {name} = {'true' if value else 'false'};\n" for name, value in switches.items())
-    text = "".join((instructions(tile.dtype, 80 if tile.asynchronous else 75), "\n", head, NUMBERS, COMMON, RESULT,
-                    operand, PANEL, LOOP, STORES, ENTRIES, entries))
+    text = "".join((instructions(tile.dtype, 80 if tile.asynchronous else 75), "\n", head,
+                    _PIPELINE["numbers"], INPUTS["units"], _EPILOGUE["result"], operand, _PIPELINE["panel"],
+                    _PIPELINE["loop"], _EPILOGUE["stores"], _EPILOGUE["entries"], entries))
     return KernelSource(text, NVRTC_OPTIONS)

@@ -1,4 +1,4 @@
-// The device functions of kernels/cuda/source/hopper.py on a host; hopper.cpp models what they start.
+// The device functions of kernels/cuda/source/hopper.cu on a host; hopper.cpp models what they start.
 #pragma once
 
 #define __cluster_dims__(...)

@@ -1,4 +1,4 @@
-// CUDA C++ on a host: the words of the language, and the device functions of kernels/cuda/source/instructions.py with
+// CUDA C++ on a host: the words of the language, and the device functions of kernels/cuda/source/instructions.cu with
 // every access checked. A lane of a block is a fibre; shim.cpp runs them. Included before the body of a kernel.
 #pragma once
 #include <cstddef>

@@ -7,8 +7,7 @@ import struct
 
 import pytest
 
-from seqtune.tuner.confinement.call_numbers import REFUSED
-from seqtune.tuner.confinement.system_calls import filter_program
+from seqtune.tuner.confinement.system_calls import REFUSED, filter_program
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386, X32 = 0x40000003, 0x40000000

@@ -1,18 +1,15 @@
-"""C++ text of the k-loop on tensor cores: tiles in shared memory, copies ahead of the arithmetic, fragments, products.
+//! C++ text of the k-loop on tensor cores: tiles in shared memory, copies ahead of the arithmetic, fragments, products.
+//!
+//! A thread block multiplies BLOCK_M rows of A by BLOCK_N columns of B. A stage holds BLOCK_K of k of both. STAGES - 1
+//! copies are under way while one stage is multiplied. Every warp loads its fragments with ldmatrix; with FRAGMENTS = 2 it
+//! loads those of the next 16 of k before it multiplies, across the border of two stages as well.
+//!
+//! Eight rows of 16 bytes that ldmatrix reads at once must lie in different banks: either chunks of 16 bytes are permuted
+//! by an exclusive or with the row, or every row is longer by PADDING = 8 elements. Source of the pipeline: NVIDIA CUTLASS,
+//! "Efficient GEMM in CUDA" (its documentation); of the permutation: the same.
+//= numbers
+//! Numbers that follow from those of the tile; `place` is a byte offset within a tile of WIDTH elements a row.
 
-A thread block multiplies BLOCK_M rows of A by BLOCK_N columns of B. A stage holds BLOCK_K of k of both. STAGES - 1
-copies are under way while one stage is multiplied. Every warp loads its fragments with ldmatrix; with FRAGMENTS = 2 it
-loads those of the next 16 of k before it multiplies, across the border of two stages as well.
-
-Eight rows of 16 bytes that ldmatrix reads at once must lie in different banks: either chunks of 16 bytes are permuted
-by an exclusive or with the row, or every row is longer by PADDING = 8 elements. Source of the pipeline: NVIDIA CUTLASS,
-"Efficient GEMM in CUDA" (its documentation); of the permutation: the same.
-"""
-
-from __future__ import annotations
-
-# Numbers that follow from those of the tile; `place` is a byte offset within a tile of WIDTH elements a row.
-NUMBERS = r"""
 constexpr int WARPS_N = BLOCK_N / WARP_N, THREADS = 32 * (BLOCK_M / WARP_M) * WARPS_N;
 constexpr int ROWS = WARP_M / 16, COLUMNS = WARP_N / 8, STEPS = BLOCK_K / 16;  // fragments of a warp; of a stage
 constexpr int A_WIDTH = A_BY_K ? BLOCK_M : BLOCK_K, A_HEIGHT = A_BY_K ? BLOCK_K : BLOCK_M;
@@ -60,10 +57,9 @@ template <int COUNT, bool HELD> __device__ __forceinline__ void move(
   if constexpr (!HELD) cp_async<COUNT * 2>(to, from, valid ? COUNT * 2 : 0);
   else held = valid ? load_global(reinterpret_cast<const word *>(from)) : word();
 }
-"""
+//= panel
+//! The packed operand: [product][tile of columns][tile of k][column][k], with zeros beyond its end.
 
-# The packed operand: [product][tile of columns][tile of k][column][k], with zeros beyond its end.
-PANEL = r"""
 struct Panel {
   const element *from;
   uint4 held[B_HELD ? B_COPIES : 1];
@@ -87,9 +83,8 @@ struct Panel {
     }
   }
 };
-"""
+//= loop
 
-LOOP = r"""
 // Where a lane's rows of matrices lie in a stage. The place `steps` pairs of chunks further on in the same row is an
 // exclusive or away, because the place with `steps` = 0 has an even chunk there but for bits that are permuted anyway.
 struct Places {
@@ -223,4 +218,3 @@ __device__ __forceinline__ void multiply(
     if constexpr (ASYNCHRONOUS) cp_async_wait<0>();
   }
 }
-"""

@@ -1,13 +1,10 @@
-"""C++ text behind the k-loop: bias, activation, stores, partial sums in the workspace, and the entries of a launch.
+//! C++ text behind the k-loop: bias, activation, stores, partial sums in the workspace, and the entries of a launch.
+//!
+//! The accumulators are stored from registers, two columns of a row at a time, or through shared memory in rows of up to
+//! 16 bytes. Partial sums go to the workspace in the order of the registers, which is contiguous over the threads, and a
+//! second launch adds them in a fixed order: no result depends on which block came first.
+//= result
 
-The accumulators are stored from registers, two columns of a row at a time, or through shared memory in rows of up to
-16 bytes. Partial sums go to the workspace in the order of the registers, which is contiguous over the threads, and a
-second launch adds them in a fixed order: no result depends on which block came first.
-"""
-
-from __future__ import annotations
-
-RESULT = r"""
 struct Output {
   element *y;  // of this product
   const element *bias;
@@ -19,9 +16,8 @@ struct Output {
     return y + static_cast<size_t>(row) * pitch + column;
   }
 };
-"""
+//= stores
 
-STORES = r"""
 __device__ __forceinline__ float finished(float value, float bias) {
   if constexpr (BIAS) value += bias;
   if constexpr (RELU) value = value < 0.0f ? 0.0f : value;  // NaN stays NaN
@@ -111,10 +107,9 @@ __device__ __forceinline__ void keep(const float (&sum)[ROWS][COLUMNS][4], float
       store_global(partial(workspace, slot, i, j), four);
     }
 }
-"""
+//= entries
+//! Bands of `band` tile rows, column by column: blocks that run together share rows of A and columns of B in the L2.
 
-# Bands of `band` tile rows, column by column: blocks that run together share rows of A and columns of B in the L2.
-ENTRIES = r"""
 struct Tile { int product, row, column; };
 
 __device__ __forceinline__ Tile tile_of(int index, int m_tiles, int n_tiles, int band) {
@@ -160,17 +155,16 @@ __device__ __forceinline__ void finish(
                      tile.row * BLOCK_M + warp / WARPS_N * WARP_M + i * 16,
                      tile.column * BLOCK_N + warp % WARPS_N * WARP_N);
 }
-"""
+//= tiles
 
-TILES = r"""
 ENTRY tensor_tiles(SIGNATURE) {
   SHAPE
   const int slice = blockIdx.y;
   run(shape, x, weights, bias, y, workspace, blockIdx.x, shape.k_tiles * slice / slices,
       shape.k_tiles * (slice + 1) / slices, slices > 1 ? static_cast<int>(blockIdx.x * slices + slice) : -1);
 }
-"""
-ADD_SLICES = r"""
+//= add_slices
+
 ENTRY tensor_add(SIGNATURE) {
   SHAPE
   const int index = blockIdx.x / ROWS, i = blockIdx.x % ROWS;
@@ -178,11 +172,10 @@ ENTRY tensor_add(SIGNATURE) {
   for (int slice = 0; slice < shape.slices; slice++) add_slots(sum, workspace, index * shape.slices + slice, i);
   finish(sum, shape, bias, y, index, i);
 }
-"""
+//= stream
+//! Block b takes iterations [total * b / blocks, total * (b + 1) / blocks) of the streamed tiles, then whole tiles. It
+//! keeps at most two partial sums: of the tile in which its share begins and of the one in which it ends.
 
-# Block b takes iterations [total * b / blocks, total * (b + 1) / blocks) of the streamed tiles, then whole tiles. It
-# keeps at most two partial sums: of the tile in which its share begins and of the one in which it ends.
-STREAM = r"""
 __device__ __forceinline__ int share(int total, int block, int blocks) {
   return static_cast<int>(static_cast<long long>(total) * block / blocks);
 }
@@ -218,4 +211,3 @@ ENTRY tensor_add(SIGNATURE) {
     add_slots(sum, workspace, 2 * block + (share(total, block, blocks) < begin), i);
   finish(sum, shape, bias, y, index, i);
 }
-"""
