@@ -12,10 +12,8 @@ from ..launches.call import BufferArgument, Call, CallStep, TensorMapArgument
 from ..launches.entry_arguments import entry_arguments
 from ..launches.implementation import Array
 from ..problem import Problem
-from .source.staged_operand import ELEMENT, StagedOperand
-from .source.warpgroup_epilogue import SUM_THREADS
-from .source.warpgroup_text import source
-from .source.warpgroup_tile import WarpgroupTile
+from .source.warpgroup_text import SUM_THREADS, source
+from .source.warpgroup_tile import ELEMENT, StagedOperand, WarpgroupTile
 
 ROW_ELEMENTS = 8  # rows of a tensor map are multiples of 16 bytes
 MOST_SUM_BLOCKS = 65536  # blocks of the second step; threads take further elements in turn

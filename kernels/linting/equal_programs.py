@@ -7,7 +7,14 @@ compiler may define of itself. Parameters that the launch reads are not compared
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
@@ -25,11 +32,9 @@ from ..libraries.run_sections import SourceSection
 from ..problem import Problem
 from ..row_index import Rows
 from .c_text import LARGEST_READ, CText
-from .conditions import defined_names, undefined_in_conditions
 from .names import launch_names, read_names
-from .preprocessor import Preprocessor
 from .report import Remark
-from .undefined_names import is_known
+from .undefined_names import defined_names, is_known, undefined_in_conditions
 
 MOST_RUNS = 1500  # of the preprocessor for a library: ten seconds
 MOST_VALUES = 16  # of a parameter that are compared
@@ -133,3 +138,50 @@ class _Programs:
             self._known[source] = tuple(self._digest(source, self._device.backend, macros) for macros in sets)
         program = self._known[source]
         return None if program[0] is None else program
+
+
+NAMES = ("cc", "gcc", "clang", "cpp")  # the first that is installed is taken
+SECONDS = 5
+_LIMITS = f'ulimit -t {SECONDS}; ulimit -v 1000000; ulimit -f 65536; exec "$@"'  # seconds, kB, blocks of 512 bytes
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
+_PRAGMA = re.compile(r"^[ \t]*#[ \t]*pragma\b|\b_Pragma\b", re.MULTILINE)  # compilers expand macros in its line
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessor:
+    """An installed C preprocessor."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The command, as a user knows it."""
+        return f"{os.path.basename(self.path)} -E"
+
+    @classmethod
+    def installed(cls) -> Preprocessor | None:
+        """The first of NAMES that this machine has; None if it has none, or no shell to bound it."""
+        path = next(filter(None, map(shutil.which, NAMES)), None)
+        return None if path is None or shutil.which("sh") is None else cls(path)
+
+    def digest(self, language: str, text: str, options: Iterable[str] = (),
+               macros: Mapping[str, str] | None = None) -> bytes | None:
+        """A digest of a source after preprocessing; None if that fails, so also for a source with an `#error`.
+
+        Of the compiler's `options`, those of the preprocessor (-D, -U) count; `macros` stand beside them.
+        """
+        words = [self.path, "-E", "-P", "-w", "-undef", "-nostdinc", "-x", "c++" if language == "cuda" else "c",
+                 *(option for option in options if option.startswith(("-D", "-U"))),
+                 *(f"-D{name}={value}" for name, value in (macros or {}).items()), "-"]
+        plain = _PRAGMA.sub(" seqtune_pragma ", _INCLUDE.sub("", text))
+        with tempfile.TemporaryFile() as output:
+            try:
+                done = subprocess.run(["sh", "-c", _LIMITS, "sh", *words], input=plain.encode(), stdout=output,
+                                      stderr=subprocess.DEVNULL, timeout=2 * SECONDS, check=False,
+                                      env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"})
+            except (OSError, subprocess.TimeoutExpired):
+                return None
+            if done.returncode:
+                return None
+            output.seek(0)
+            return hashlib.sha256(b" ".join(output.read().split())).digest()

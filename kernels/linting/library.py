@@ -14,10 +14,9 @@ from ..operations.operation import Operation
 from ..operations.table import operation
 from ..problem import Problem
 from .arguments import argument_findings, operand_findings
-from .equal_programs import EqualPrograms
+from .equal_programs import EqualPrograms, Preprocessor
 from .kernel import Allowance, KernelLint, typical_device
 from .names import kernel_findings, operation_findings
-from .preprocessor import Preprocessor
 from .report import LintReport, Remark, SpaceSize, folded
 from .sample_problems import sample_problems_of
 

@@ -16,9 +16,8 @@ from ..libraries.fault import KEY, KeyPath
 from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
 from .c_text import LARGEST_READ, MACROS, CText, words
-from .conditions import condition_findings, defined_names
 from .report import ITEM, Remark
-from .undefined_names import undefined_names
+from .undefined_names import condition_findings, defined_names, undefined_names
 
 ESTIMATED = ("flop", "bytes")  # sizes that time limits and models read
 

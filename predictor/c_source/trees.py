@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.tuner.cost_models.encoding import fact_names, word_code
+from seqtune.tuner.cost_models.encoding import declared_words, fact_names, word_code
 from seqtune.tuner.cost_models.features import (
     MOST_THREADS,
     REGISTERS,
@@ -26,7 +26,6 @@ from seqtune.tuner.cost_models.features import (
 )
 from seqtune.tuner.cost_models.machine_ratios import CACHES, RATIOS
 from seqtune.tuner.cost_models.product_tiles import describes_tiles
-from seqtune.tuner.cost_models.word_codes import declared_words
 
 from ..trees.forest import Forest
 from ..trees.ranker import Ranker

@@ -22,8 +22,7 @@ from ..backends.stored_operands import stored
 from .check import check_of
 from .check_header import check_header
 from .chosen import Chosen, Files, filled, template
-from .cpu_support import support_text
-from .cpu_text import CpuKernel
+from .cpu_text import CpuKernel, support_text
 from .description import LAUNCH_JSON, README, described_launch, launch_json, readme
 from .packing import operand_loops
 

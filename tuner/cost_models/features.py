@@ -30,9 +30,8 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats
 
 from .analytic import Columns, term_columns
-from .encoding import LARGEST, encode_facts, encode_features, tiling
+from .encoding import LARGEST, encode_facts, encode_features, tiling, word_codes
 from .machine_ratios import cache_bytes, machine_ratios, workers
-from .word_codes import word_codes
 
 UNKNOWN = -1.0  # the number for a feature that a problem or a device lacks; features are never negative
 REGISTERS = ("accumulators", "registers", "registers_used")  # names of vector registers that a tile needs

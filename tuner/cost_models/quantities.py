@@ -21,7 +21,7 @@ from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats
 
-from .word_codes import word_codes
+from .encoding import word_codes
 
 MAX_QUANTITIES = 40  # of one kernel; a file may declare any number of constraints
 MAX_PAIRS = 45  # the products of ten parameters

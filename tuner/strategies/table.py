@@ -24,7 +24,7 @@ class StrategyEntry:
 # A new strategy is one new file and one line here.
 STRATEGIES: dict[str, StrategyEntry] = {
     "portfolio": StrategyEntry("seqtune.tuner.strategies.portfolio:Portfolio", seeds="welcome"),
-    "predictor": StrategyEntry("seqtune.tuner.strategies.seeded_droplet:SeededDroplet", seeds="required"),
+    "predictor": StrategyEntry("seqtune.tuner.strategies.droplet:SeededDroplet", seeds="required"),
     "autotvm": StrategyEntry("seqtune.tuner.strategies.autotvm:AutoTVM"),
     "droplet": StrategyEntry("seqtune.tuner.strategies.droplet:Droplet"),
     "evolutionary": StrategyEntry("seqtune.tuner.strategies.evolutionary:Evolutionary"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seqtune.kernels.libraries.fault import KEY
-from seqtune.kernels.libraries.positions import Positions
+from seqtune.kernels.libraries.reading import Positions
 
 TEXT = """# a comment with [brackets] and = signs
 top = 1

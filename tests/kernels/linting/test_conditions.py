@@ -8,8 +8,8 @@ import pytest
 
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
+from seqtune.kernels.linting.equal_programs import Preprocessor
 from seqtune.kernels.linting.library import lint
-from seqtune.kernels.linting.preprocessor import Preprocessor
 from tests.support.libraries.stencil import write
 
 KERNEL = "kernel void k(global float *y, global const float *x, const int n) {\n%s\n}"

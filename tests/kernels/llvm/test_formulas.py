@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
-from seqtune.kernels.llvm.text.activations import ACTIVATIONS
-from seqtune.kernels.llvm.text.formula import IDENTITY, Formula, write
+from seqtune.kernels.llvm.text.formula import ACTIVATIONS, IDENTITY, Formula, write
 from seqtune.kernels.llvm.text.vectors import declare_math
 from seqtune.kernels.llvm.text.writer import Writer, declarations
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, instruction_sets

@@ -25,7 +25,7 @@ from seqtune.kernels.registry import kernel, kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.predictor.answering import answering
-from seqtune.tuner.backends.llvm import amx
+from seqtune.tuner.backends.llvm import compiler
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.backends.llvm.compiler import Compiler, capabilities
 from seqtune.tuner.backends.llvm.threads import Threads
@@ -191,9 +191,10 @@ def test_devices_without_amx_have_the_same_spaces_and_proposals_are_the_same_wit
 
 
 def test_amx_is_told_where_the_system_lets_programs_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amx, "request_permission", lambda: True)
-    assert dict(capabilities("avx512", amx.usable(FEATURES))) == dict.fromkeys(
+    monkeypatch.setattr(compiler, "request_permission", lambda: True)
+    assert dict(capabilities("avx512", compiler.usable(FEATURES))) == dict.fromkeys(
         ("bf16_dots", "int8_dots", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"), 1)
-    assert dict(capabilities("avx2", amx.usable(FEATURES))) == {"int8_dots": 1, "avx_vnni": 1}
-    monkeypatch.setattr(amx, "request_permission", lambda: False)
-    assert {fact for fact, _ in capabilities("avx512", amx.usable(FEATURES))} == {"bf16_dots", "int8_dots", "avx_vnni"}
+    assert dict(capabilities("avx2", compiler.usable(FEATURES))) == {"int8_dots": 1, "avx_vnni": 1}
+    monkeypatch.setattr(compiler, "request_permission", lambda: False)
+    facts = {fact for fact, _ in capabilities("avx512", compiler.usable(FEATURES))}
+    assert facts == {"bf16_dots", "int8_dots", "avx_vnni"}

@@ -23,8 +23,8 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import LaunchError, TimeLimit
 from seqtune.tuner.backends.command import backend as command
+from seqtune.tuner.backends.command.executable import read_report
 from seqtune.tuner.backends.command.programs import Programs
-from seqtune.tuner.backends.command.report import read_report
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options
 from tests.support.libraries.stencil import write

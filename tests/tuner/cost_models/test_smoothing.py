@@ -8,7 +8,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.cost_models.smoothing import OWN, smoothed, steps
+from seqtune.tuner.cost_models.transfer import OWN, smoothed, steps
 from tests.support.tasks import task_of
 
 SPACE = SearchSpace(

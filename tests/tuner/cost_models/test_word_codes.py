@@ -14,8 +14,8 @@ from seqtune.kernels.operations.table import OPERATIONS, operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.cost_models.encoding import declared_words, word_codes
 from seqtune.tuner.cost_models.features import features
-from seqtune.tuner.cost_models.word_codes import declared_words, word_codes
 from tests.support.synthetic import WIDE
 
 QUANTITIES = {"kind": "'wide' if vector > 2 else body", "again": "kind", "named": "{1: 'one', 2: 'two'}[vector]",

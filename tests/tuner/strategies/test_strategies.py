@@ -12,11 +12,10 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.strategies.droplet import SeededDroplet, faster, student_tail
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
-from seqtune.tuner.strategies.seeded_droplet import SeededDroplet
 from seqtune.tuner.strategies.strategy import Strategy
-from seqtune.tuner.strategies.t_test import faster, student_tail
 from seqtune.tuner.strategies.table import strategy_factory
 from tests.support.bowl import DEVICE, PROBLEM, play, seconds, spaces
 from tests.support.tasks import context, make_strategy, task_of

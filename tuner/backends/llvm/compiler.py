@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
+import platform
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +22,6 @@ from seqtune.errors import one_line
 
 from ..backend import BuildError
 from ..image_cache import ImageCache
-from . import amx
 from .arm_features import arm_features, is_arm, sve_bits
 
 OPTIONS = {"opt": 3, "reloc": "pic", "jit": True}  # of the target machine
@@ -80,7 +82,7 @@ def host_features() -> dict[str, bool]:
         features = dict(llvm.get_host_cpu_features())
     except RuntimeError:  # LLVM does not know this system
         features = {}
-    return {**features, **arm_features()} if is_arm() else amx.usable(features)
+    return {**features, **arm_features()} if is_arm() else usable(features)
 
 
 def instruction_sets(features: Mapping[str, bool] | None = None, scalable_bits: int | None = None) -> list[str]:
@@ -225,3 +227,20 @@ class Compiler:
         """Drop all compiled modules."""
         self._modules.clear()
         self._libraries.clear()
+
+
+_ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18  # SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+
+
+def request_permission() -> bool:
+    """Ask Linux for the tile registers. Returns whether this process may use them."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST, ctypes.c_ulong(_TILE_DATA)) == 0)
+
+
+def usable(features: Mapping[str, bool]) -> dict[str, bool]:
+    """The features of this CPU by LLVM's names, without AMX where this process may not use it."""
+    if not features.get("amx-tile") or request_permission():
+        return dict(features)
+    return {name: has and not name.startswith("amx") for name, has in features.items()}

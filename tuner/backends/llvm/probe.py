@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from seqtune.kernels.devices.device import Device
+
 from ..repetition import Values, best_agree, repeat_until_agreement
 from .compiler import INSTRUCTION_SETS, Compiler
 from .threads import Threads, make_job
@@ -179,3 +181,27 @@ def _loops(name: str, kind: str, chains: int, start: str, body: list[str]) -> st
         "next:", "  %j1 = add i64 %j, 1", "  %again = icmp ult i64 %j1, %passes",
         "  br i1 %again, label %pass, label %out", "out:", *sums, "  %at = mul i64 %begin, 16",
         "  %to = getelementptr float, ptr %y, i64 %at", f"  store {kind} {total}, ptr %to, align 4", "  ret void", "}"])
+
+
+STEPS = 6000  # some 20 us: long against waking a thread, short against the sample of a kernel
+
+
+class LLVMReferenceWork:
+    """The same number of multiply-adds for each of the threads. Use it from the thread that uses them."""
+
+    def __init__(self, device: Device, compiler: Compiler, threads: Threads) -> None:
+        lanes = INSTRUCTION_SETS[device.instruction_set].vector_bits // 32
+        self._threads = threads
+        self._module, _ = compiler.build(multiply_text(lanes))
+        self._factor = np.ones(16, np.float32)
+        self._sums = np.zeros(device.threads * 16 + 16, np.float32)
+        self._arguments = np.array([STEPS, 1], np.int64)
+        self._job = make_job((self._factor.ctypes.data, 0, 0, self._sums.ctypes.data, 0), self._arguments,
+                             [(self._module.address("multiply"), device.threads, 1)])
+        self.expected = 2e-9 * CHAINS * lanes * STEPS * device.threads / device.peak_gflops
+
+    def seconds(self) -> float:
+        """Do the work once, and return its time in seconds."""
+        began = time.perf_counter()
+        self._threads.run(self._job.ctypes.data)
+        return time.perf_counter() - began

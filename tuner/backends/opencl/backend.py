@@ -23,8 +23,8 @@ from ..stored_operands import StoredOperands
 from .calls import OpenCLCalls
 from .discovery import devices, handle, load, unavailable
 from .group_limits import GroupLimits
+from .probe import OpenCLReferenceWork
 from .programs import build
-from .reference_work import OpenCLReferenceWork
 
 MOST_KEPT = 1 << 28  # bytes of packed operands in the host's memory, which often is the device's
 

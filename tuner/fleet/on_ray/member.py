@@ -1,6 +1,10 @@
 """RayMember: runs on the machine of a device, measures batches and hands out events when asked.
 
 Batches, members and events are Python objects, which Ray carries. The class needs no Ray, nor do its tests.
+
+The processes of one machine take turns on its CPUs, so that no measurement disturbs another one. A batch is built in
+its turn, too: compilers run on the CPUs that its kernels are measured on. GPUs need no turns, because each has a member
+of its own.
 """
 
 from __future__ import annotations
@@ -8,12 +12,15 @@ from __future__ import annotations
 import os
 import queue
 import socket
-from contextlib import closing, nullcontext, suppress
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from seqtune.errors import MisuseError, SeqtuneError, one_line
+from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
 from seqtune.kernels.libraries.bundle import bundles_in_use, use_bundles
 from seqtune.kernels.libraries.package_digest import package_digest
@@ -24,7 +31,6 @@ from ...load import LoadMeter
 from ...measuring.runner import Runner
 from ..batch import MeasuringBatch, Purpose, answers
 from ..engine import QUIET, Answered, Event, Finished, Member
-from ..turn import cpu_turn
 
 MOST_EVENTS = 256  # in one answer to the driver
 OPEN = "disabled"  # RAY_AUTH_MODE where the user lets everybody in
@@ -135,3 +141,30 @@ for _method in (RayMember.events, RayMember.cancel, RayMember.note, RayMember.no
 def _reason(error: Exception) -> str:
     """An error as a reason in one line; one that is not ours with its type."""
     return one_line(error if isinstance(error, SeqtuneError) else f"{type(error).__name__}: {error}")
+
+
+PAUSE = 0.002  # seconds after a turn, so that those who wait wake up before the same process asks again
+
+
+@contextmanager
+def cpu_turn() -> Iterator[None]:
+    """Wait for this user's turn on the CPUs of this machine, and hold it. The turn of a process that dies ends, too.
+
+    Raises UnavailableError if the file that marks the turn cannot be locked.
+    """
+    # The name of the machine: the temporary folder may be one that several machines share.
+    path = Path(tempfile.gettempdir()) / f"seqtune-turn-{os.getuid()}-{socket.gethostname()}"
+    try:
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except (ImportError, OSError) as error:  # Linux and macOS have such locks
+        raise UnavailableError(f"members cannot take turns by {path}: {error}") from None
+    try:
+        if os.fstat(descriptor).st_uid != os.getuid():
+            raise UnavailableError(f"{path} belongs to another user; remove it, or set TMPDIR")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # ends the turn
+        time.sleep(PAUSE)

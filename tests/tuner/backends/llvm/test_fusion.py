@@ -17,8 +17,7 @@ from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
 from seqtune.kernels.llvm.gemm import LLVMGemm
 from seqtune.kernels.llvm.ir.tiling import row_runs
-from seqtune.kernels.llvm.text.activations import ACTIVATIONS
-from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
+from seqtune.kernels.llvm.text.formula import ACTIVATIONS, IDENTITY, Formula
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
 from seqtune.kernels.problem import Problem

@@ -11,8 +11,7 @@ import pytest
 from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends.backend import LaunchError
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
-from seqtune.tuner.backends.opencl.probe import ITEMS, PASS_FLOPS
-from seqtune.tuner.backends.opencl.reference_work import LAUNCHES, LEAST, MOST, OpenCLReferenceWork
+from seqtune.tuner.backends.opencl.probe import ITEMS, LAUNCHES, LEAST, MOST, PASS_FLOPS, OpenCLReferenceWork
 from seqtune.tuner.measuring.pace import Pace
 
 DEVICE = Device("opencl:cpu", "opencl", "a", "opencl-c-1.2", threads=4, compute_units=4, peak_gflops=100.0)
