@@ -1,9 +1,10 @@
-"""Files: bounded reading, so that a wrong name cannot fill the memory, and atomic writing."""
+"""Files: bounded reading, so that a wrong name cannot fill the memory, atomic writing, and files with sections."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import uuid
@@ -14,10 +15,13 @@ from pathlib import Path
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line, shown
 
 LONGEST_NAME = 255  # bytes of a file's name, on the usual file systems
+TEXTS = (".cu", ".cl", ".ll", ".txt")  # suffixes of files with sections: sources in other languages, and tables
 SCRATCH = ".new"  # the end of the names of scratch files, which begin with a dot
 # The system's errors that a wrong name or folder of an output causes; other errors, such as a full disk, are failures.
 MISPLACED = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS,
              errno.ELOOP)
+_SECTION = re.compile(r"^(?://|#|;)= (\w+)\n", re.MULTILINE)
+_EXPLANATION = re.compile(r"^(?://|#|;)!.*\n", re.MULTILINE)
 
 
 def reason(error: OSError) -> str:
@@ -212,3 +216,14 @@ def _link(scratch: Path, target: Path) -> None:
             raise
         except OSError:
             os.replace(scratch, target)
+
+
+def sections(module: str, name: str) -> dict[str, str]:
+    """The sections by name of a text file beside a module, which gives its `__file__`.
+
+    A line `//= name` begins a section, or `#= name` or `;= name` in languages with other comments. Lines that begin
+    with `//!`, `#!` or `;!` explain a section to its reader and are no part of it.
+    """
+    text = Path(module).with_name(name).read_text(encoding="utf-8")
+    _, *parts = _SECTION.split(_EXPLANATION.sub("", text))
+    return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -22,15 +22,14 @@ from .problem_sets.columns import Column, ProblemColumns
 class Membership:
     """The check of rows, each with a problem and the settings of one kernel.
 
-    `reasons` holds, by row, the reason of the first constraint that fails, or None if the row is valid. `other_columns`
-    are further columns that the kernel's expressions read.
+    `reasons` holds, by row, the reason of the first constraint that fails, or None if the row is valid.
     """
 
-    def __init__(self, kernel: Kernel, problems: ProblemColumns, device: Device, settings: Mapping[str, Column],
-                 other_columns: Mapping[str, Column] | None = None) -> None:
+    def __init__(self, kernel: Kernel, problems: ProblemColumns, device: Device,
+                 settings: Mapping[str, Column]) -> None:
         self.reasons: NDArray[Any] = np.full(len(problems), None, dtype=object)
         self._known = problems.known
-        self._names: dict[str, Any] = {**device.names(), **problems.values, **(other_columns or {}), **settings}
+        self._names: dict[str, Any] = {**device.names(), **problems.values, **settings}
         for parameter in kernel.parameters:
             self.require(_among(settings[parameter.name], column_of(parameter)),
                          f"{parameter.name} is not one of the kernel's values")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,11 +39,11 @@ class RowIndex:
 
 
 class PrefixBorders:
-    """The rows of a sorted table at which a new prefix of each length begins; computed on first use if not known."""
+    """The rows of a sorted table at which a new prefix of each length begins; computed on first use."""
 
-    def __init__(self, rows: Rows, known: Sequence[Numbers] = ()) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._borders: list[Numbers] = list(known)
+        self._borders: list[Numbers] = []
         self._changed = np.zeros(max(len(rows) - 1, 0), np.bool_)  # (row - 1,) whether a column so far differs from it
 
     def of(self, column: int) -> Numbers:

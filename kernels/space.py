@@ -12,7 +12,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,14 +33,6 @@ from .spaces.value_tables import ValueTables, layout_of, tables_of
 
 LARGEST_GRID = 1 << 20  # combinations of values up to which distinct rows are looked for: an array of 8 MB
 FEW_ROWS = 4096  # rows up to which quantities are looked up in tables; for more rows, evaluating is as fast
-
-
-class NextValue(NamedTuple):
-    """One value allowed after a prefix: its index in `Parameter.values` and the rows that begin with both."""
-
-    value_index: int
-    begin: int
-    end: int
 
 
 class SearchSpace:
@@ -78,12 +70,13 @@ class SearchSpace:
         space.kernel, space.problem, space.device = kernel, problem, device
         space._names = names_of(problem, device)
         space.identity = None
-        space.rows = rows[np.lexsort(rows.T[::-1])]
-        space.rows.setflags(write=False)
-        space._whole = False
-        space._index = None
-        space._borders = None
+        space._set_rows(rows[np.lexsort(rows.T[::-1])])
         return space
+
+    def _set_rows(self, rows: Rows) -> None:
+        """Take rows that are given, in place of those that the constraints leave."""
+        rows.setflags(write=False)
+        self.rows, self._whole, self._index, self._borders = rows, False, None, None
 
     def only(self, keep: NDArray[np.bool_]) -> SearchSpace:
         """The same space reduced to the rows where `keep` is True; its look-ahead is exact, too."""
@@ -92,11 +85,7 @@ class SearchSpace:
     def at(self, rows: Numbers) -> SearchSpace:
         """The same space reduced to some rows; given in order, its look-ahead is exact, too."""
         space = copy.copy(self)
-        space.rows = self.rows[rows]
-        space.rows.setflags(write=False)
-        space._whole = False
-        space._index = None
-        space._borders = None
+        space._set_rows(self.rows[rows])
         return space
 
     def __len__(self) -> int:
@@ -173,14 +162,6 @@ class SearchSpace:
             index = parameter.index(configuration[parameter.name])
             begin, end = self._narrow(begin, end, column, index)
         return begin, end
-
-    def next_values(self, begin: int, end: int, column: int) -> list[NextValue]:
-        """The values allowed in `column` after the prefix that rows [begin, end) share, in value order."""
-        indices = np.arange(len(self.kernel.parameters[column].values) + 1, dtype=np.int16)
-        borders = self.rows[begin:end, column].searchsorted(indices)  # the range is sorted: faster than comparing all
-        present = np.flatnonzero(borders[1:] > borders[:-1]).tolist()
-        rows = (borders + begin).tolist()
-        return [NextValue(index, rows[index], rows[index + 1]) for index in present]
 
     def next_ranges(self, begins: Numbers, ends: Numbers, column: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         """The values allowed in `column` after several prefixes; prefix i is shared by rows [begins[i], ends[i]).

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..devices.device import Device
+from ..files import sections
 from ..launches.implementation import KernelSource
-from ..sections import sections
 from . import text
 
 NVRTC_OPTIONS = ("--std=c++17",)  # NVRTC contracts a * b + c to one instruction by default

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from ..sections import sections
+from ..files import sections
 from .device import Device, Fact
 
 KIBI = 1024

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from seqtune.errors import MisuseError
 
-from ..files import reason
-from ..sections import SUFFIXES
+from ..files import TEXTS, reason
 
 
 @lru_cache(maxsize=16)
@@ -45,6 +44,6 @@ def _files(folders: object, origin: str | None) -> Iterator[tuple[str, Path]]:
         for parent, children, files in os.walk(folder, followlinks=True):
             children[:] = sorted(child for child in children if child != "__pycache__" and not child.startswith("."))
             for file in sorted(files):
-                if file.endswith((".py", *SUFFIXES)):
+                if file.endswith((".py", *TEXTS)):
                     path = Path(parent, file)
                     yield path.relative_to(folder).as_posix(), path

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..cache_lines import PERIOD
+from ..files import sections
 from ..problem import Problem
-from ..sections import sections
 from .networks import network
 from .parse import parse_problem
 from .probes import probes

@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import cycle
 
 from ..devices.accelerators import BACKENDS
+from ..files import sections
 from ..problem import Problem
-from ..sections import sections
 from .parse import parse_problem
 
 

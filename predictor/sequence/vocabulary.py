@@ -211,7 +211,7 @@ class Vocabulary:
         return self._target[kernel_word(name)]
 
     def value_words(self, kernel: str) -> tuple[Words, ...]:
-        """The target words of the values of each parameter of a kernel, indexed by `NextValue.value_index`."""
+        """The target words of the values of each parameter of a kernel, in the order of `Parameter.values`."""
         self.kernel(kernel)
         return self._value_words[kernel]
 

@@ -99,11 +99,12 @@ def test_the_look_ahead_agrees_with_brute_force_and_never_dead_ends(kernel: Kern
             assert end == begin + 1
             assert values_of(space[begin]) == prefix
             return 1
-        steps = space.next_values(begin, end, column)
-        offered = [kernel.parameters[column].values[step.value_index] for step in steps]
+        _, *found = space.next_ranges(np.array([begin]), np.array([end]), column)
+        steps = list(zip(*(numbers.tolist() for numbers in found), strict=True))  # index of a value; its rows
+        offered = [kernel.parameters[column].values[index] for index, _, _ in steps]
         allowed = {values[column] for values in valid if values[:column] == prefix}
         assert offered == [value for value in kernel.parameters[column].values if value in allowed]
-        return sum(walk(step.begin, step.end, (*prefix, word)) for step, word in zip(steps, offered, strict=True))
+        return sum(walk(first, last, (*prefix, word)) for (_, first, last), word in zip(steps, offered, strict=True))
 
     assert walk(0, len(space), ()) == len(valid)
 

@@ -66,7 +66,7 @@ def test_the_first_answer_that_rests_on_doubtful_rates_warns_and_a_refusal_befor
         monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rates = RateCache(tmp_path)
     rates.disturbed["key"] = Load(0.93)
-    monkeypatch.setattr("seqtune.tuner.backends.measured_rates.RATES", rates)
+    monkeypatch.setattr("seqtune.predictor.answering.warn_of_doubt", rates.warn)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(CheckpointError):

@@ -126,19 +126,7 @@ class RateCache:
 
 
 RATES = RateCache()  # of this process, in the user's cache folder
-
-
-def doubt() -> str | None:
-    """One line about the rates of this process that were measured while the machine was busy, or None."""
-    return RATES.doubt()
-
-
-def warn_of_doubt() -> None:
-    """Issue a SeqtuneWarning, once in a process, if rates were measured while the machine was busy.
-
-    What answers from the rates of devices calls it.
-    """
-    RATES.warn()
+doubt, warn_of_doubt = RATES.doubt, RATES.warn  # for what answers from the rates of devices
 
 
 def _read_cache(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import platform
 import struct
 import sys
 
-from seqtune.kernels.sections import sections
+from seqtune.kernels.files import sections
 
 _NO_NEW_PRIVILEGES, _SET_FILTER, _FILTER = 38, 22, 2  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER
 _CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3: two words each, effective, permitted and inheritable ones

@@ -32,22 +32,14 @@ from .product_tiles import TRANSACTION, WORD, ProductTiles, declared, describes_
 Columns = Mapping[str, NDArray[Any]]  # by name of a parameter or derived quantity, (row,) each
 
 LONGEST = 1e6  # the feature for an infinite time, because trees take no infinite numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Constants:
-    """Numbers of the model that are estimates, and neither a rate of the GPU nor a definition."""
-
-    tail: float = 0.5  # share of the blocks' granularity that counts: units do not run their blocks in lock step
-    direct: float = 1.5  # a fragment's load from the first-level cache in loads from shared memory (tags, sectors)
-    load_issue: float = 1.5  # instructions of a fragment's load: itself and half an address or loop instruction
-    copy_issue: float = 3.0  # of a copy into shared memory: load, store and address; cp.async needs one less
-    port: float = 64.0  # bytes a clock that a unit takes from the second-level cache, on all of these GPUs
-    cache_share: float = 0.7  # of the second-level cache that holds operands; the rest is output and early evictions
-    spill: float = 0.03  # lengthening for each spilled register: a store and a load among some 64 multiply-adds
-
-
-CONSTANTS = Constants()
+# Numbers of the model that are estimates, and neither a rate of the GPU nor a definition.
+TAIL = 0.5  # share of the blocks' granularity that counts: units do not run their blocks in lock step
+DIRECT = 1.5  # a fragment's load from the first-level cache in loads from shared memory (tags, sectors)
+LOAD_ISSUE = 1.5  # instructions of a fragment's load: itself and half an address or loop instruction
+COPY_ISSUE = 3.0  # of a copy into shared memory: load, store and address; cp.async needs one less
+PORT = 64.0  # bytes a clock that a unit takes from the second-level cache, on all of these GPUs
+CACHE_SHARE = 0.7  # of the second-level cache that holds operands; the rest is output and early evictions
+SPILL = 0.03  # lengthening for each spilled register: a store and a load among some 64 multiply-adds
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +154,11 @@ class _Launch:
         self.blocks = np.maximum(1, tiles.blocks)
         depth = np.ceil(np.ceil(tiles.gemm_k / tiles.block_k) / np.maximum(1, tiles.split_k))
         whole = np.where(tiles.partial_tiles > 0, tiles.block_tiles, np.ceil(tiles.block_tiles))
-        self.steps = depth * (tiles.block_tiles + CONSTANTS.tail * (whole - tiles.block_tiles))  # of a block
+        self.steps = depth * (tiles.block_tiles + TAIL * (whole - tiles.block_tiles))  # of a block
         self.all_steps = depth * tiles.block_tiles * self.blocks
         self.per_unit = self.blocks / rates.units
         most = np.ceil(self.per_unit)
-        self.most = self.per_unit + np.where(self.per_unit < 1, 1.0, CONSTANTS.tail) * (most - self.per_unit)
+        self.most = self.per_unit + np.where(self.per_unit < 1, 1.0, TAIL) * (most - self.per_unit)
         self.resident = np.minimum(resident, most)
 
     def terms(self, resident: Floats) -> Terms:
@@ -174,7 +166,7 @@ class _Launch:
         tiles, rates = self.tiles, self.rates
         arithmetic, issue, shared = self._arithmetic(), self._issue(), self._shared()
         step_bytes = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes
-        busy = overlapped(arithmetic, issue, shared, step_bytes / CONSTANTS.port)
+        busy = overlapped(arithmetic, issue, shared, step_bytes / PORT)
         alone = self._alone(busy)
         step = overlapped(self.resident * busy, alone) / self.resident  # of one block among the resident ones
         unit_clocks = self.most * (self.steps * step + self._ends() / self.resident)
@@ -184,7 +176,7 @@ class _Launch:
         launches = np.where((tiles.split_k > 1) | (tiles.partial_tiles > 0), 2.0, 1.0)
         fixed = rates.launch_seconds * launches + self._reduction()
         running = unit_clocks / rates.hertz
-        seconds = overlapped(running, cache, memory) * (1 + CONSTANTS.spill * self._spilled()) + fixed
+        seconds = overlapped(running, cache, memory) * (1 + SPILL * self._spilled()) + fixed
         whole = self.most * self.steps / rates.hertz
         useful = tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.gemm_k
         padded = self.all_steps * tiles.block_m * tiles.block_n * tiles.block_k
@@ -212,16 +204,16 @@ class _Launch:
         mma = tiles.fragment_m * tiles.fragment_n * tiles.block_k * tiles.element_bytes / (16 * 8 * 32)
         arithmetic = np.select([tiles.tensor == 0, tiles.tensor == 1],
                                [tiles.fragment_m * tiles.fragment_n * tiles.block_k, mma], mma / 16)
-        loads = np.where(tiles.tensor == 2, 0.0, tiles.fragment_loads * tiles.block_k * CONSTANTS.load_issue)
+        loads = np.where(tiles.tensor == 2, 0.0, tiles.fragment_loads * tiles.block_k * LOAD_ISSUE)
         copied = (tiles.block_m + tiles.block_n) * tiles.block_k * tiles.element_bytes * tiles.staged_share
         copies = np.where(tiles.tensor == 2, 0.0, copied / (self.rates.warp * np.maximum(1, tiles.load_bytes)))
-        copies = copies * (CONSTANTS.copy_issue - np.where(tiles.stages > 2, 1.0, 0.0))
+        copies = copies * (COPY_ISSUE - np.where(tiles.stages > 2, 1.0, 0.0))
         return np.asarray((self.warps * (arithmetic + loads) + copies) / PARTS)
 
     def _shared(self) -> Floats:
         """Clocks in which shared memory (and the first-level cache) delivers fragments and takes copies."""
         tiles = self.tiles
-        direct = (1 - tiles.staged_share) * CONSTANTS.direct
+        direct = (1 - tiles.staged_share) * DIRECT
         fragments = self.warps * tiles.fragment_transactions * (tiles.staged_share + direct)
         # wgmma reads both operands itself: 64 rows and all columns of the tile for each 64 rows of it
         reads = np.ceil(tiles.block_m / 64) * (64 + tiles.block_n) * tiles.element_bytes / TRANSACTION
@@ -261,7 +253,7 @@ class _Launch:
         high = np.minimum(np.maximum(high, wave / wide), self.rows_of_blocks)
         reuse = np.maximum(1.0, high * wide * (tiles.block_m + tiles.block_n)
                            / (high * tiles.block_m + wide * tiles.block_n))
-        capacity = CONSTANTS.cache_share * rates.l2_capacity
+        capacity = CACHE_SHARE * rates.l2_capacity
         kept = np.minimum(1.0, capacity / np.maximum(1.0, once))  # from wave to wave
         missed = kept * np.minimum(once, cache) + (1 - kept) * np.maximum(np.minimum(once, cache), cache / reuse)
         output = tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.element_bytes
@@ -273,7 +265,7 @@ class _Launch:
         tiles, rates = self.tiles, self.rates
         slices = np.where(tiles.split_k > 1, tiles.products * tiles.gemm_m * tiles.gemm_n * tiles.split_k, 0.0)
         moved = 2 * WORD * (slices + tiles.partial_tiles * self.blocks * tiles.block_m * tiles.block_n)
-        kept = moved / 2 <= CONSTANTS.cache_share * rates.l2_capacity
+        kept = moved / 2 <= CACHE_SHARE * rates.l2_capacity
         return np.asarray(moved / np.where(kept, rates.l2_bytes * rates.units * rates.hertz, rates.memory_bytes))
 
     def _spilled(self) -> Floats:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...sections import sections
+from ...files import sections
 
 PTX_TYPES = {"fp16": "f16", "bf16": "bf16"}  # element types in the names of instructions
 BODY = "// The body: plain C++ over the functions above.\n"  # the host puts other functions before this line

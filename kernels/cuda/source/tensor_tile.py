@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...c_text.prelude import NVRTC_OPTIONS
+from ...files import sections
 from ...launches.implementation import KernelSource
-from ...sections import sections
 from .instructions import instructions
 
 INPUTS = sections(__file__, "tensor_input.cu")

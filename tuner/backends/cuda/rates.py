@@ -8,8 +8,8 @@ import time
 from contextlib import closing, suppress
 
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.files import sections
 from seqtune.kernels.launches.implementation import KernelSource
-from seqtune.kernels.sections import sections
 
 from .compiler import CubinCompiler
 from .driver import Driver, Gpu

@@ -22,7 +22,7 @@ import numpy as np
 
 from seqtune.kernels.c_text.text import head
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.sections import sections
+from seqtune.kernels.files import sections
 
 from ..backend import BuildError, LaunchError
 from ..measured_rates import RATES, RateCache
