@@ -53,12 +53,6 @@ def test_a_message_between_processes_carries_them(resources: ResourceUsage | Non
     assert Measurement.from_json(json.loads(json.dumps(measurement.to_json()))) == measurement
 
 
-def test_the_worst_needs_of_several_entries_count() -> None:
-    sum_of_parts = ResourceUsage(registers=24, shared_bytes=0, spill_bytes=16, occupancy=1.0)
-    assert ResourceUsage.worst([USAGE, sum_of_parts]) == replace(USAGE, spill_bytes=16)
-    assert ResourceUsage.worst([]) is None
-
-
 @pytest.mark.parametrize("content", [
     [168, 0, 0, 1.0], {"registers": 168}, {**USAGE.to_json(), "registers": 0}, {**USAGE.to_json(), "registers": "168"},
     {**USAGE.to_json(), "spill_bytes": -1}, {**USAGE.to_json(), "occupancy": 1.5},

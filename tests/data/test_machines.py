@@ -9,7 +9,6 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.machines import device_labels
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.data.shipped_machines import is_new_cpu, shipped_devices
 from seqtune.errors import DeviceError
@@ -63,14 +62,6 @@ def test_a_name_that_machines_share_means_the_one_with_most_rows_and_a_label_any
     assert both.named("test:1") == [there.key, HERE.key]
     with pytest.raises(DeviceError, match="the data set has test:1 stone, test:1 paper"):
         both.device("test:2")
-
-
-def test_a_label_is_as_short_as_it_can_be() -> None:
-    other, far = replace(HERE, architecture="stone"), replace(HERE, architecture="stone", model="U")
-    assert device_labels([HERE, replace(HERE, name="test:2")]) == {HERE.key: "test:1", "test:2 paper T x1": "test:2"}
-    assert device_labels([HERE, other]) == {HERE.key: "test:1 paper", other.key: "test:1 stone"}
-    assert device_labels([HERE, other, far, HERE]) == {
-        HERE.key: "test:1 paper", other.key: other.key, far.key: far.key}
 
 
 def test_a_cpu_is_new_by_its_architecture_and_its_caches() -> None:

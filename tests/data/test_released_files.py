@@ -88,11 +88,6 @@ def test_a_caller_of_a_c_file_compiles_and_prints_the_proposals_of_python(versio
     assert printed.splitlines() == [f"{configuration.kernel} {configuration.brief()}" for configuration in proposed]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_files_of_a_release_are_small(version: str) -> None:
-    assert bytes_of(RELEASED / version) < LARGEST
-
-
 @needs(*TRAINING)
 def test_this_version_writes_files_that_the_next_one_can_be_tested_with(tmp_path: Path) -> None:
     released_files.write_files(tmp_path / "new")

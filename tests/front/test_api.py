@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,16 +10,14 @@ import pytest
 from torch import nn
 
 import seqtune
-from seqtune.api.inputs import as_problem, as_problems
+from seqtune.api.inputs import as_problem
 from seqtune.api.results import Answer
 from seqtune.api.tuning.results import Tuned
 from seqtune.api.tuning.run import DEFAULT_TRIALS, make_plan
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import CheckpointError, DeviceError, KernelError, MisuseError, ProblemError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.registry import names
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.runner import Runner
@@ -44,10 +40,6 @@ def test_a_problem_may_be_an_object_a_text_a_mapping_or_a_module(checkpoint: Pat
     assert all(answer == answers[0] for answer in answers)
     assert answers[0].problem == CONV
     assert answers[0].configuration == answers[0].candidates[0].configuration
-
-
-def test_a_linear_layer_is_a_matrix_product() -> None:
-    assert as_problem(nn.Linear(8, 4, bias=False), (2, 8)).key == "gemm m=2 n=4 k=8 trans_b=yes"
 
 
 @pytest.mark.parametrize(("problem", "says"), [
@@ -91,18 +83,6 @@ def test_mistakes_have_their_own_exceptions(checkpoint: Path) -> None:
         seqtune.predict(CONV, top=0, checkpoint=checkpoint)
     with pytest.raises(MisuseError, match="trials=0"):
         seqtune.tune(CONV, trials=0)
-
-
-def test_a_device_may_be_an_object(checkpoint: Path) -> None:
-    device = find("llvm:0")
-    assert seqtune.predict(CONV, device, checkpoint=checkpoint) == seqtune.predict(CONV, checkpoint=checkpoint)
-
-
-def test_an_infinite_error_is_null_in_json() -> None:
-    wrong = Measurement(Status.CORRECTNESS, error=math.inf, message="wrong result")
-    shown = Answer(Configuration.of("llvm.gemm", {}), 0.5, wrong).to_json()
-    assert (shown["seconds"], shown["error"]) == (None, None)
-    json.dumps(shown, allow_nan=False)
 
 
 def test_only_searches_that_do_not_end_need_a_budget() -> None:
@@ -151,11 +131,6 @@ def test_a_planted_slow_candidate_never_wins_and_a_fast_one_does() -> None:
         assert (verdict.winner, verdict.significant) == (fast, True)
         assert verdict.speedup is not None
         assert verdict.speedup > 1
-
-
-def test_a_named_set_is_as_good_as_its_problems() -> None:
-    assert as_problems("resnet18") == network("resnet18")
-    assert as_problems(TEXT) == as_problems([CONV]) == [CONV]
 
 
 @pytest.mark.parametrize(("device", "options", "says"), [

@@ -9,7 +9,7 @@ from itertools import count as count_from
 import pytest
 
 from benchmarks.data.locked_problems import locked_problems
-from seqtune.api.calibrating import Calibrated, CalibrationProgress, measure_probes
+from seqtune.api.calibrating import CalibrationProgress, measure_probes
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import InterruptedTuning, SeqtuneError
@@ -100,18 +100,6 @@ def test_the_end_of_the_time_ends_a_calibration_with_its_gain(journal: Journal) 
     assert 0 < after <= before
 
 
-def test_a_calibration_in_which_nothing_ran_claims_no_errors(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "time_of", lambda *given: math.inf)
-    count, fit = measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, Synthetic(), counting(40.0), 0,
-                                lambda turn: None)
-    assert count > 0
-    assert (fit.measurements, fit.error_before, fit.error_after) == (0, None, None)
-    result = Calibrated(MIDDLE, journal.path, count, fit.measurements, fit.problems,
-                        fit.error_before, fit.error_after)
-    assert f"{count} probes on {MIDDLE.name}, of which none ran" in result.conclusion()
-    assert result.to_json()["error_after"] is None
-
-
 def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) -> None:
     class Late(Synthetic):
         def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
@@ -123,19 +111,6 @@ def test_a_calibration_without_the_time_for_a_probe_says_so(journal: Journal) ->
         measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, Late(), counting(40.0), 0, lambda turn: None)
     assert "no probe could be measured" in str(caught.value)
     assert "give more (--seconds; 180 by default)" in str(caught.value)
-
-
-def test_a_calibration_that_reached_one_problem_claims_no_gain_and_says_how_to_reach_others(journal: Journal) -> None:
-    result = Calibrated(MIDDLE, journal.path, 15, 15, 1, 0.2, 0.2)
-    assert "15 measurements of one problem" in result.conclusion()
-    assert "or name more problems (--problems)" in result.conclusion()
-    assert "give more (--seconds; 180 by default)" in result.conclusion()
-    assert "expected times" not in result.conclusion()
-    sure = Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.2, 0.15).conclusion()
-    assert "off by 20.0 % without them and by 15.0 % with them" in sure
-    unsure = Calibrated(MIDDLE, journal.path, 15, 15, 2, 0.2, 0.2).conclusion()
-    assert "what they say about others is not sure enough" in unsure
-    assert "without them" not in unsure
 
 
 def test_default_probes_are_of_every_kind_and_not_of_the_locked_test_set() -> None:

@@ -169,19 +169,6 @@ def test_a_terminal_without_unicode_is_no_error() -> None:
     assert done.stdout.splitlines()[-1] == "5 ?s"
 
 
-def test_kernels_say_what_a_time_includes(run: Run) -> None:
-    shown = {listed["name"]: listed["includes"] for listed in run("kernels")["kernels"]}
-    assert all(includes is None if kernel(name).implementation is None else re.search("packed|padded", includes)
-               for name, includes in shown.items())
-
-
-def test_kernels_that_were_printed_can_be_read(run: Run, tmp_path: Path) -> None:
-    printed = run("kernels")
-    (tmp_path / "kernels.json").write_text(json.dumps(printed))
-    read = run("kernels", tmp_path / "kernels.json")
-    assert read == {"kernels": [{**one, "includes": None} for one in printed["kernels"]]}
-
-
 def test_a_reader_that_goes_away_is_no_error() -> None:
     process = subprocess.Popen([sys.executable, "-m", "seqtune", "kernels"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, cwd=ROOT)

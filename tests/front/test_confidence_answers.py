@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import seqtune
-from seqtune.api.results import Demonstration
 from seqtune.cli.tables import predicting as tables
 from seqtune.errors import MisuseError
 from seqtune.kernels.registry import kernel
@@ -84,13 +83,6 @@ def test_the_better_of_first_proposal_and_safe_default_answers_below_the_wanted_
     assert "expected to reach 90 %" in not_measured.unverified
 
 
-def test_a_first_proposal_that_is_the_safe_default_is_not_compared_with_itself() -> None:
-    answer = seqtune.predict("gemm m=1 n=1 k=1", min_confidence=1.0)  # one configuration is valid
-    assert not answer.fell_back
-    assert answer.winner.configuration == answer.default.configuration
-    assert answer.note.endswith("less than 100 %, and it is the safe default (--verify measures)")
-
-
 def test_a_predictor_without_confidence_falls_back(checkpoint: Path) -> None:
     answer = seqtune.predict(GEMM, checkpoint=checkpoint, min_confidence=0.1)
     assert answer.confidence is None
@@ -116,12 +108,3 @@ def test_a_problem_whose_kernels_the_shipped_checkpoint_was_not_trained_on_gets_
     assert seqtune.predict(GEMM).predictor == "default"
 
 
-def test_the_demo_says_why_a_line_has_no_times(sure: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = seqtune.predict(GEMM, checkpoint=sure)
-    tables.demo(Demonstration((asked,), {}))
-    assert "not verified" not in capsys.readouterr().out
-    missed = replace(asked, unverified="the budget is 5 s (--seconds)")
-    tables.demo(Demonstration((missed, replace(asked, loaded=True)), {}))
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"{asked.problem.brief()} on {asked.device.name} is not verified: the budget is 5 s (--seconds)" in shown
-    assert shown.endswith("measure again when it is quiet")

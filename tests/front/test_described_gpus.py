@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-
 import pytest
 
 import seqtune
-from seqtune.api.results import CompileReport
-from seqtune.cli.tables.listing import compiled, devices
 from seqtune.errors import CheckpointError, DeviceError, KernelError
 from seqtune.kernels.registry import kernel, names
-from seqtune.tuner.backends.discovery import find
-from seqtune.tuner.compile_check import FamilyCheck
 from tests.support.interpreter import loaded_after
 
 GEMM = "gemm m=512 n=512 k=512"
@@ -42,26 +35,6 @@ def test_an_unknown_gpu_is_refused() -> None:
 def test_the_answer_loads_neither_torch_nor_a_gpu_compiler() -> None:
     loaded = loaded_after(f"import seqtune; seqtune.predict({GEMM!r}, 'cuda:h200')")
     assert loaded <= {"numpy", "llvmlite"}  # which compiles the sums of trees for this CPU
-
-
-def test_tables_of_gpus_fit_into_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    needs = {"registers": (61.0, 255.0), "shared": (1024.0, 232448.0), "occupancy": (0.0781, 1.0)}
-    families = [FamilyCheck(name, 200, 200, (), (), 12, needs, 1.0) for name in names() if name.startswith("cuda.")]
-    compiled(CompileReport(find("cuda:h200"), 200, 0, (*families, replace(families[0], drawn=3))))
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 80
-    assert all(span in shown for span in ("61-255", "1-227K", "8-100 %"))
-    assert f"{families[0].kernel}: only 3 valid configurations were found" in shown
-
-
-def test_each_described_gpu_is_listed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    devices(seqtune.devices(described=True))
-    shown = capsys.readouterr().out
-    assert len(re.findall(r"NVIDIA H200 {2,}", shown)) == 1
-    assert "triton:mi300x" in shown
-    (without,) = re.findall(r"as triton:NAME, except (.*)\n", shown)
-    assert {"t4", "rtx-2080-ti", "b200"} <= {*without.split(", ")}
-    assert not {"a100", "h100"} & {*without.split(", ")}
 
 
 def test_every_gpu_that_is_listed_has_a_kernel_that_can_be_compiled_for_it() -> None:

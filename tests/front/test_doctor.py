@@ -13,8 +13,6 @@ from seqtune.__main__ import main
 from seqtune.api import examining
 from seqtune.api.examining import BAD, GOOD, NOTE, Check
 from seqtune.api.results import Devices
-from seqtune.errors import warned
-from seqtune.tuner.backends.llvm import compiler
 from seqtune.tuner.load import Load
 from seqtune.tuner.machine_state import MachineState
 from tests.support.command_line import Run
@@ -66,12 +64,6 @@ def test_each_state_says_what_was_found(check: Check, state: str, says: str) -> 
     assert bool(check.advice) is (state != GOOD)
 
 
-def test_a_cpu_without_vector_instructions_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "instruction_sets", list)
-    check = examining.compiled_code()
-    assert (check.state, "no vector instructions" in check.found) == (NOTE, True)
-
-
 def test_a_journal_of_another_program_is_bad_and_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     path.write_bytes(b"SQLite format 3\0" + bytes(200))
@@ -80,10 +72,3 @@ def test_a_journal_of_another_program_is_bad_and_stays_as_it_is(tmp_path: Path) 
     assert os.listdir(tmp_path) == ["journal.sqlite"]
 
 
-def test_a_container_without_semaphores_is_noted() -> None:
-    def refuse(jobs: int) -> int:
-        warned("one process works instead of 2")
-        return 1
-
-    assert examining.processes(refuse) == Check("processes", NOTE, "one process works instead of 2",
-                                                "give the container a /dev/shm")

@@ -17,8 +17,6 @@ from seqtune.data.record import Status
 from seqtune.errors import InterruptedTraining, InterruptedTuning, SeqtuneError
 from seqtune.tuner.strategies.table import STRATEGIES
 from tests.support.documentation import (
-    COMPILED,
-    FOREIGN,
     ROOT,
     SHELL,
     check_command,
@@ -29,7 +27,6 @@ from tests.support.documentation import (
     sentences,
     snippets,
     text_of,
-    without_output,
     write_files,
     write_inputs,
 )
@@ -42,28 +39,6 @@ OPTIONAL = {"onnx": re.compile(r"^(.*torch\.onnx\.|seqtune .* --onnx )", re.M),
             "triton": re.compile(r"^(import seqtune\.triton|.* --compile triton)\b", re.M),
             "cuda": re.compile(r"^.* --compile cuda\b", re.M)}  # package -> the code that needs it
 NEEDS_OPENCL = re.compile(r"--device opencl:|device=\"opencl:")
-GUIDES = [page for page in pages() if page.startswith("docs/guides/")]
-# Shell blocks of guides without an output below them: guide and first line -> the reason.
-WITHOUT_OUTPUT = {
-    ("other-processors", "seqtune predict conv2d c=64 h=56 w=56 k=64 r=3 s=3 pad=1 --top 20 --verify"):
-        "it needs an ARM machine",
-    ("new-hardware", "seqtune retrain default collected/measured.parquet --out adapted"): "the guide of both shows it",
-    ("fleet", "kubectl exec -it svc/seqtune-head-svc -- seqtune tune --problems resnet18 --device cuda:0 "
-     "--trials 300 --fleet auto"): "it needs a cluster of GPUs",
-    ("gpus", 'sh benchmarks/gpu/install_packages.sh gpu-wheels "$HOME/site"   # half a minute on 16 cores'):
-        "it needs a GPU",
-    ("gpus", "seqtune train gpu/measured.parquet --out h200"): "it needs a GPU's measurements",
-    ("miopen", "python -m benchmarks miopen_paper FOLDER_OF_DBS --work unfinished --train-only    "
-     "# unfinished/checkpoint"): "it trains for 80 minutes, and prints what `train` prints",
-    ("train-and-retrain", "seqtune tune --problems problems.csv --library library.toml --device opencl:1 --trials 40 "
-     "--journal second.sqlite"): "it needs a second OpenCL device",
-    ("train-and-retrain", "seqtune train --recipe default --out rebuilt"): "it trains for hours",
-    ("train-and-retrain", "mkdir gpu-data && cp data/shipped/gpus/nvidia_h100.parquet gpu-data"):
-        "it trains for an hour",
-    ("triton", "pip install ."): "it needs an AMD GPU",
-    ("triton", "seqtune import triton ~/.triton/cache --device triton:h200 --keys M,N,K --out caches.parquet"):
-        "it needs a cache that a GPU filled",
-}
 _FOLDERS = "kernels|data|tuner|predictor|networks|integrations|seqtune|benchmarks|tests|docs"
 
 
@@ -108,27 +83,6 @@ def test_every_path_that_a_page_names_exists(page: str) -> None:
     assert [path for path in linked if not (ROOT / page).parent.joinpath(path).exists()] == []  # without the site, too
 
 
-def test_what_newcomers_ask_is_two_links_from_the_first_page() -> None:
-    near = {ROOT / "docs/index.md"}
-    for _ in range(2):
-        near |= {(page.parent / target).resolve() for page in near
-                 for target in re.findall(r"\]\(([^)\s#:]+\.md)", page.read_text())}
-    for page in ("guides/how-sure.md", "guides/train-on-choices.md", "internals/add-an-expert.md"):
-        assert (ROOT / "docs" / page).resolve() in near
-
-
-def test_every_command_of_a_guide_is_followed_by_what_it_prints() -> None:
-    found = {(Path(page).stem, line) for page in GUIDES for line in without_output(page)}
-    assert found - set(WITHOUT_OUTPUT) == set(), "show the output, shortened, or say in WITHOUT_OUTPUT why not"
-    assert set(WITHOUT_OUTPUT) - found == set(), "these have an output now, or are gone"
-
-
-@pytest.mark.parametrize("page", GUIDES)
-def test_commands_do_not_stand_in_blocks_of_outputs(page: str) -> None:
-    first = [text.partition(" ")[0] for text in re.findall(r"^```text\n(.*)", text_of(page), re.M)]
-    assert [word for word in first if word in ("seqtune", "python", "make", "pip", *COMPILED, *FOREIGN)] == []
-
-
 def test_no_sentence_of_the_site_stands_on_two_pages() -> None:
     found: dict[str, str] = {}
     for page in pages():
@@ -155,12 +109,6 @@ def test_every_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^#   make ([\w-]+)", makefile, re.M):
         assert re.search(rf"^{target}:", makefile, re.M), target
-
-
-def test_the_readme_shows_its_figures() -> None:
-    figures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text())
-    assert len(figures) == 2
-    assert all((ROOT / figure).is_file() for figure in figures)
 
 
 def test_strategies_statuses_columns_and_formats_are_all_described() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import MisuseError
-from seqtune.kernels.registry import kernel
 from tests.support.command_line import Refused, Run
 from tests.support.recorded_files import CONFIGURATIONS, VALUES, cache, rows, write_cache, write_recorded
 from tests.support.records import DEVICE, PROBLEM, RECORDS, write_journal
@@ -102,16 +100,6 @@ def test_an_import_holds_out_problems(tmp_path: Path, run: Run, refused: Refused
     assert "note: no record of vgg16: it holds out nothing" in capsys.readouterr().err
 
 
-def test_a_held_out_set_without_a_record_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "own.txt").write_text(f"{PROBLEM.brief()}\n")
-    write_journal(tmp_path / "j.sqlite", [replace(RECORDS[0], kernel_version=kernel("llvm.gemm").version)])
-    assert main(["export", "--journal", str(tmp_path / "j.sqlite"), "--out", str(tmp_path / "x.parquet"),
-                 "--hold-out", str(tmp_path / "own.txt"), "--hold-out", "vgg16"]) == 0
-    shown = capsys.readouterr()
-    assert shown.err == "note: no record of vgg16: it holds out nothing\n"
-    assert f"devices: {DEVICE.key}\n" in shown.out  # not as a Python list
-
-
 @pytest.mark.parametrize("form", ["kernel-tuner", "t4"])
 def test_a_file_that_is_nested_too_deeply_is_one_line(form: str, tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "deep.json").write_text("[" * 100_000)
@@ -141,21 +129,6 @@ def test_a_cache_whose_parameters_make_no_sense_is_one_line_that_names_it_once(
     assert says in line
     assert line.count("odd.json") == 1
     assert not (tmp_path / "out.parquet").exists()
-
-
-def test_of_two_caches_of_one_kernel_and_device_the_first_counts_and_the_rest_is_said(
-        tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    content = cache()
-    for name in ("a.json", "b.json"):
-        (tmp_path / name).write_text(json.dumps(content))
-        next(iter(content["cache"].values()))["time"] = 9.0
-    paths = [str(tmp_path / name) for name in ("a.json", "b.json")]
-    found = run("import", "kernel-tuner", *paths, "--out", tmp_path / "out.parquet")
-    count = len(CONFIGURATIONS)
-    assert [one["rows"] for one in found["files"]] == [count, 0]
-    assert found["files"][1]["skipped"] == {"a repeated configuration": count}
-    assert main(["import", "kernel-tuner", *paths, "--out", str(tmp_path / "out.parquet"), "--force"]) == 0
-    assert f"b.json: left out {count}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["parquet", "t4"])

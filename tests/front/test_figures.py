@@ -77,15 +77,6 @@ def test_a_landscape_shows_the_least_time_of_each_pair_of_values() -> None:
         str(fastest[FIRST]), str(fastest[SECOND]))
 
 
-def test_the_parameters_of_a_landscape_are_those_that_matter_and_failures_are_named() -> None:
-    def seconds(each: Configuration) -> float:
-        return math.inf if each[FIRST] == each[SECOND] else math.exp(int(each[SECOND]) / 4 + int(each[FIRST]) / 16)
-
-    axis = axes(figures.landscape(measured(seconds)))[0]
-    assert {axis.get_xlabel(), axis.get_ylabel()} == {FIRST, SECOND}
-    assert texts(axis).count("failed") == len({each[FIRST] for each in SPACE if each[FIRST] == each[SECOND]}) > 0
-
-
 def test_a_landscape_of_a_journal_needs_a_problem_where_there_are_several(tmp_path: Path) -> None:
     *chosen, failed = configurations(13)
     records = [record(each, 1e-3 * (1 + number), float(number)) for number, each in enumerate(chosen)]

@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.api import predict, predict_many
-from seqtune.errors import UnpreparedMisuseError
-from seqtune.kernels.problem import Problem
-from seqtune.tuner.measuring.expected_outputs import prepare_arrays
-from seqtune.tuner.measuring.reference import make_operands
+from seqtune.api import predict
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import skip_without_device
 
@@ -66,15 +62,3 @@ def test_whatever_measures_refuses_a_large_problem_in_one_line(refused: Refused,
     assert not (tmp_path / "collected").exists()
 
 
-def test_of_several_problems_the_large_one_has_the_reason(tmp_path: Path) -> None:
-    problems = [Problem.make("gemm", m=8, n=8, k=8), Problem.make("gemm", m=100000, n=100000, k=64)]
-    small, large = predict_many(problems, verify=True, seconds=20, journal=tmp_path / "journal")
-    assert small.candidates
-    assert "a tensor that is measured has at most" in large.reason
-
-
-@pytest.mark.parametrize("make", [prepare_arrays, make_operands])
-def test_operands_of_a_large_problem_are_not_made(make: object) -> None:
-    assert callable(make)
-    with pytest.raises(UnpreparedMisuseError, match="y has 10000000000 elements"):
-        make(Problem.make("gemm", m=100000, n=100000, k=64))

@@ -14,8 +14,6 @@ import pandas as pd
 import pytest
 
 from seqtune import api as learn
-from seqtune.cli.tables import console
-from seqtune.cli.tables import learning as tables
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
@@ -23,23 +21,20 @@ from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.kinds import EvaluationRequest
-from seqtune.predictor.learning.tasks.adaptation.report import RetrainingReport, comparison_rows
 from seqtune.predictor.learning.tasks.evaluation import LiveContest
 from seqtune.predictor.learning.tasks.learning import LearnedProblems, TaskLearning
-from seqtune.predictor.learning.tasks.shares import Outcome
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
 from tests.support.installation.optional import TRAINING, skip_without
 from tests.support.learning.chosen import chosen_dataset
 from tests.support.records import DEVICE, space_records, write_journal
-from tests.support.synthetic import DIRECT, NARROW, WIDE, data, seconds
+from tests.support.synthetic import DIRECT, WIDE, seconds
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
@@ -65,20 +60,6 @@ def test_a_recipe_gives_the_data_and_all_options_and_the_checkpoint_names_it(tmp
         learn.train(None, tmp_path / "other", recipe=recipe, epochs=2)
     with pytest.raises(MisuseError, match="a recipe gives the data set and all options"):
         learn.train("layers.parquet", tmp_path / "other", recipe=recipe)
-
-
-def test_the_methods_learn_the_same_whether_one_device_or_all_are_evaluated(tmp_path: Path) -> None:
-    made = data(8, held_out=3, sampled=60)
-    rows = made.frame.assign(kernel_version=DIRECT.version, spread=0.0, samples=10, error=0.0, build_seconds=0.0,
-                             toolchain="toy")
-    problems = {key: parse_problem(key) for key in rows["problem"].unique()}
-    held_out = frozenset(rows["problem"][rows["held_out"]])
-    Dataset(rows, made.devices, problems, held_out).write(tmp_path / "data.parquet")
-    answers = {device: learn.evaluate(tmp_path / "data.parquet", methods=["trees", "default"], device=device)
-               for device in (None, WIDE.name)}
-    found = {device: answer.to_json()["rows"] for device, answer in answers.items()}
-    assert {row["device"] for row in found[None]} == {WIDE.name, NARROW.name}
-    assert found[WIDE.name] == [row for row in found[None] if row["device"] == WIDE.name]
 
 
 def written(path: Path, problems: Sequence[Problem], held_out: Sequence[Problem]) -> Path:
@@ -124,49 +105,6 @@ def test_more_records_than_a_training_holds_in_memory_are_refused_in_one_line(
     with pytest.raises(MisuseError, match=r"^the data set has [\d,]+ records; .* in memory, at most 10; learn"):
         learn.train(tmp_path / "data.parquet", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
-
-
-def test_held_out_problems_near_a_training_problem_of_a_users_data_are_not_evaluated_on(tmp_path: Path) -> None:
-    data = written(tmp_path / "data.parquet", [*LAYERS, TWIN], held_out=[LAYERS[0], TWIN])
-    told: list[str] = []
-    rows = learn.evaluate(data, methods=["default"], note=told.append).to_json()["rows"]
-    assert {row["problems"] for row in rows} == {1}
-    assert told == [
-        f"1 problem ({TWIN.brief()}) is not used for evaluation: it is, or nearly is, a training problem of the data "
-        "set"]
-    with pytest.raises(MisuseError, match=r"nothing to evaluate on: 1 problem .* hold out others"):
-        learn.evaluate(written(tmp_path / "near.parquet", [*LAYERS, TWIN], held_out=[TWIN]), methods=["default"])
-    shipped = EvaluationRequest(("default",), protect_held_out=True)
-    evaluated = TaskLearning().evaluate(Checkpoint.load("default"), Dataset.read(data), shipped, silent, told.append)
-    problems = {row.to_json()["problems"] for row in evaluated}
-    assert problems == {2}, "what the shipped data hold out is protected by the trainings"
-    assert len(told) == 1
-
-
-def test_the_table_of_a_retraining_fits_a_terminal_and_its_notes_are_printed(
-        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def outcomes(share: float) -> list[Outcome]:
-        logs = {("seqtune", count): math.log(share) for count in (0, 3)}
-        return [Outcome(f"{number}", "llvm:avx512:2 znver5", logs, 0) for number in range(6)]
-
-    report = RetrainingReport(
-        ("llvm:avx512:2 znver5",), 20, 20, 300, (), comparison_rows("new", outcomes(0.9), outcomes(0.8)), (),
-        {"new": (), "old": ("gemm m=1",)}, (), tuple(f"llvm:avx2:{count} znver4" for count in range(12)), 0, 3, 5,
-        False, True, 171.2)
-    monkeypatch.setattr(console.out, "width", 80)
-    tables.retrained({"out": "adapted", **report.to_json()})
-    printed = capsys.readouterr()
-    lines = printed.out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert "6 new" in printed.out
-    assert any("first" in line and "-0.100 [-0.100, -0.100] †" in line for line in lines)
-    assert any("best of 3" in line for line in lines)
-    assert "(left out: 0)" in printed.out
-    assert all(device in " ".join(printed.out.split()) for device in report.unchanged)
-    assert "ended by the time limit" in " ".join(printed.out.split())
-    assert printed.err.splitlines() == [f"note: {note}" for note in report.notes]
-    assert len(report.notes) == 4
-    assert "note: 3 of 5 epochs fitted into the time" in printed.err
 
 
 def test_learning_from_records_of_earlier_versions_alone_says_so_and_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from docs.generate import notebooks
-from seqtune.errors import FormatError, SeqtuneError
 from tests.support.paths import ROOT
 
 FILES = sorted((ROOT / "docs" / "tutorials" / "notebooks").glob("*.ipynb"))
@@ -51,15 +50,3 @@ def test_a_notebook_runs_in_an_empty_folder_without_the_journals_of_the_user(
     assert str(tmp_path) not in result.text
 
 
-def test_a_cell_that_fails_is_named_with_its_line() -> None:
-    cells = ("code", "def inverse(x):\n    return 1 / x"), ("markdown", "Words."), ("code", "y = 0\ninverse(y)")
-    with pytest.raises(SeqtuneError, match=r"^cell of code 2, line 2: ZeroDivisionError: division by zero$"):
-        notebooks.shown(notebook(*cells))
-
-
-@pytest.mark.parametrize(("text", "says"), [
-    ("{", "not JSON"), ("[]", "not a notebook"), ('{"cells": [{"cell_type": "code"}]}', "not a notebook"),
-    ('{"cells": [{"cell_type": "code", "source": "1", "outputs": [{}]}]}', "cell 1 of the notebook has outputs")])
-def test_a_file_that_is_no_clean_notebook_is_refused(text: str, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        notebooks.cells(text)

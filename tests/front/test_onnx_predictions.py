@@ -11,7 +11,6 @@ from onnx import TensorProto, helper
 import seqtune
 from seqtune import api, errors
 from seqtune.__main__ import main
-from seqtune.errors import MisuseError
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import skip_without
 from tests.support.onnx_files import write_network, write_onnx
@@ -65,21 +64,6 @@ def test_what_no_kernel_solves_has_the_reason_and_exit_code_1(
     assert "gemm m=8 n=8 k=16 dtype=fp16: no kernel" in shown
     assert ("left out: 1 ConvTranspose (a transposed convolution)\n"
             "the shares of work count only what is in the table\n") in shown
-
-
-def test_left_out_nodes_have_one_line_for_each_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    quantized = [helper.make_node("MatMul", [f"i{number}", f"w{number}"], [f"y{number}"], f"product{number}")
-                 for number in range(4)]
-    path = write_onnx(
-        tmp_path / "odd.onnx", [*quantized, helper.make_node("ConvTranspose", ["i", "f"], ["z"], "up"),
-                                helper.make_node("ConvTranspose", ["i", "f"], ["u"], "up_again")],
-        {"i": (1, 4, 8, 8), **{f"i{number}": (8, 16 + number) for number in range(4)}},
-        {"f": (4, 4, 2, 2), **{f"w{number}": (30 + number, 8) for number in range(4)}})
-    assert main(["predict", "--onnx", str(path)]) == 1
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out")]
-    assert lines == [
-        "left out: 4 MatMul (16 columns of A and 30 rows of B do not fit; 17 columns of A and 31 rows of B do not fit; "
-        "2 more reasons, see --json)", "left out: 2 ConvTranspose (a transposed convolution)"]
 
 
 def test_a_model_of_which_no_problem_describes_a_product_has_no_answer_and_exit_code_1(
@@ -151,7 +135,3 @@ def test_without_the_package_the_line_names_the_extra(network: Path, refused: Re
     assert refused("predict", "--onnx", network) == "seqtune: onnx is not installed: pip install 'seqtune[onnx]'"
 
 
-@pytest.mark.parametrize("inputs", [["x"], {"x": "1x3"}, {1: (1, 3)}, {"x": 5}])
-def test_sizes_map_names_to_sequences(inputs: object, network: Path) -> None:
-    with pytest.raises(MisuseError, match="maps names of inputs to their sizes"):
-        api.predict_onnx(network, inputs=inputs)  # type: ignore[arg-type]

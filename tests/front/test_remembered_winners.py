@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,8 +20,7 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.verdicts import store_verdict
 from seqtune.tuner.measuring.verification import decide
-from seqtune.tuner.remembered import FINAL, Remembered, remembered_winners
-from seqtune.tuner.run.finals import fastest_finalist
+from seqtune.tuner.remembered import Remembered, remembered_winners
 from tests.support.command_line import Run
 
 DEVICE, PROBLEM = find("llvm:0"), Problem.make("gemm", m=64, n=64, k=48)
@@ -80,23 +78,6 @@ def test_other_versions_machines_and_single_trials_make_no_winner(tmp_path: Path
         journal.add(replace(fast, run="verify", session="elsewhere"))
         journal.add(replace(fast, run="final"))
     assert winner(path) is None
-
-
-@pytest.mark.parametrize("default", [2.0, 1.05])  # the second is beaten, but not surely
-def test_the_fastest_of_the_finals_wins_them(tmp_path: Path, default: float) -> None:
-    noisy = [1.0 if index % 6 else 2.2 for index in range(18)]  # fastest, but it does not lead in every batch
-    samples = {DEFAULT: [default] * 18, FAST: noisy, FASTER: [1.04] * 18}
-    record = Record(PROBLEM, DEVICE.key, VERSIONS[FAST.kernel], FAST, DEVICE.toolchain, Measurement(
-        Status.CORRECT), 1.0, FINAL, platform.node(), DEVICE.fingerprint, "finals")
-    with Journal(tmp_path / "journal.sqlite") as journal:
-        for configuration, each in samples.items():
-            journal.add(replace(record, configuration=configuration, measurement=Measurement(
-                Status.CORRECT, tuple(1e-3 * sample for sample in each), 0.0)))
-    found = winner(tmp_path / "journal.sqlite")
-    assert found is not None
-    assert found.configuration == fastest_finalist(found.verdict.measurements) == FAST
-    assert found.verdict.speedup == pytest.approx(found.verdict.typical[DEFAULT] / found.verdict.typical[FAST])
-    assert found.origin.startswith("of the finals on ")
 
 
 @pytest.mark.usefixtures("few_rounds")

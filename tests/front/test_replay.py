@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.api.replaying import Replayed, recorded_spaces, replay
-from seqtune.cli.tables import learning as show
+from seqtune.api.replaying import recorded_spaces, replay
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
@@ -19,7 +18,7 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.run.simulation import Curves, RecordedSpace
+from seqtune.tuner.run.simulation import RecordedSpace
 from tests.support.command_line import Refused, Run
 from tests.support.recorded_files import SPACE, write_recorded
 from tests.support.records import DEVICE, space_records, write_journal
@@ -63,13 +62,6 @@ def test_replay_prints_the_rows_that_were_asked_for(folder: Path, run: Run, caps
     assert all(0 <= row["share_mean"] <= 1 and row["repeats"] == 4 for row in found["rows"])
     assert main(["replay", str(folder), "--budgets", "3", "--repeats", "2", "--jobs", "1"]) == 0
     assert "share_mean" in capsys.readouterr().out
-
-
-def test_medians_are_shown_without_digits_that_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    curves = [Curves("s", "d", "m", np.array([[0.1] * at + [1.0] * (9 - at)])) for at in (5, 2)]
-    show.replayed(Replayed(tuple(curves), (3,)))
-    assert " 6 " in (said := capsys.readouterr().out)
-    assert "6.0" not in said
 
 
 def test_replay_draws_the_curves(
@@ -138,26 +130,6 @@ def test_held_out_spaces_are_those_that_a_replay_of_all_has(folder: Path) -> Non
         np.testing.assert_array_equal(one.measured.seconds, same.measured.seconds)
     with pytest.raises(MisuseError, match=r"\(2\), none is held out"):
         recorded_spaces(both, spaces=[other.key], held_out=True)
-
-
-def test_what_no_space_is_is_said_and_long_lists_are_cut(folder: Path) -> None:
-    data = read_dataset(folder)
-    with pytest.raises(MisuseError, match=r"\(2\), none was measured completely and is held out from"):
-        recorded_spaces(data, complete=True, held_out=True)
-    device, = (one for one in data.devices.values() if one.name == "recorded:fast")
-    more = {f"d{number}": replace(device, name=f"recorded:d{number}") for number in range(10)}
-    keys = {one.key: one for one in more.values()}
-    mine = data.rows[data.rows["device"] == device.key]
-    many = replace(data, rows=pd.concat([mine.assign(device=key) for key in keys], ignore_index=True), devices=keys)
-    with pytest.raises(MisuseError, match=r"no recorded space has that name; there are toy on d0, .* and 2 more"):
-        recorded_spaces(many, spaces=["nosuch"])
-
-
-@pytest.mark.parametrize("name", ["fast", "recorded:fast"])
-def test_a_recorded_device_has_its_name_with_and_without_the_prefix(folder: Path, name: str) -> None:
-    data = read_dataset(folder)
-    assert data.device(name).name == "recorded:fast"
-    assert [recorded.device for recorded in recorded_spaces(data, devices=[name])] == ["fast"]
 
 
 @pytest.mark.parametrize(("restriction", "says"), [

@@ -21,7 +21,7 @@ from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.load import Load, LoadMeter
-from tests.support.command_line import Refused, Run
+from tests.support.command_line import Run
 from tests.support.installation.optional import TRAINING, needs
 from tests.support.paths import ROOT
 from tests.support.recorded_files import write_recorded
@@ -77,14 +77,6 @@ def test_what_timed_out_is_remembered_until_it_is_to_be_tried_again(run: Run, tm
     assert (after["trials"], after["measured"], after["failed"]) == (len(space), 1, 0)
 
 
-def test_of_a_set_those_of_one_type_may_be_tuned(run: Run, tmp_path: Path, refused: Refused) -> None:
-    problems = tmp_path / "problems.txt"
-    problems.write_text("gemm m=8 n=8 k=8\nconv2d c=8 h=8 w=8 k=8 r=1 s=1\n")
-    arguments = ["--problems", str(problems), "--trials", "2", "--journal", str(tmp_path / "j.sqlite")]
-    assert [one["problem"]["type"] for one in run("tune", "gemm", *arguments)["results"]] == ["gemm"]
-    assert "there is no convnd in" in refused("tune", "convnd", *arguments)
-
-
 def test_problems_that_nothing_solves_are_skipped_with_the_reason(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     problems = tmp_path / "problems.txt"
@@ -97,17 +89,6 @@ def test_problems_that_nothing_solves_are_skipped_with_the_reason(
     assert "fp32 only" in found["skipped"][0]["reason"]
     assert said.err.splitlines()[-1] == (
         "seqtune: 1 of 2 problems could not be tuned; `skipped` and `failures` say why")
-
-
-def test_where_no_problem_is_tuned_there_is_no_table_and_nothing_of_finals(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    problems = tmp_path / "problems.txt"
-    problems.write_text("gemm m=8 n=8 k=8 dtype=fp16\ngemm m=9 n=8 k=8 dtype=fp16\n")
-    assert main(["tune", "--problems", str(problems), "--trials", "2", "--journal", str(tmp_path / "j.sqlite")]) == 1
-    said = capsys.readouterr()
-    assert said.err.splitlines()[-1] == "seqtune: 2 of 2 problems could not be tuned; the lines above say why"
-    assert [line.partition(":")[0] for line in said.out.splitlines()] == [
-        "gemm m=8 n=8 k=8 dtype=fp16", "gemm m=9 n=8 k=8 dtype=fp16", "journal"]
 
 
 def test_ctrl_c_is_one_line_and_the_run_is_resumed(run: Run, tmp_path: Path) -> None:
@@ -151,16 +132,6 @@ def test_a_budget_that_the_journal_uses_up_is_noted(
     assert main([*words, "--trials", "4"]) == 0
     assert "no new trial: the 4 trials in the journal" in capsys.readouterr().out
     assert "remarks" not in run(*words, "--trials", "5")
-
-
-def test_a_budget_that_several_problems_use_up_is_counted_for_each(run: Run, tmp_path: Path) -> None:
-    problems = tmp_path / "problems.txt"
-    problems.write_text("gemm m=8 n=8 k=8\ngemm m=16 n=16 k=16\n")
-    words = ["--strategy", "random", "--journal", str(tmp_path / "j.sqlite")]
-    run("tune", "gemm", "m=32", "n=32", "k=32", "--trials", "5", *words)  # another problem of the journal
-    run("tune", "--problems", problems, "--trials", "3", *words)
-    [remark] = run("tune", "--problems", problems, "--trials", "3", *words)["remarks"]
-    assert remark.startswith("no new trial: the 3 trials of each problem in the journal count towards --trials 3, ")
 
 
 def test_other_work_on_the_machine_is_noted_at_the_beginning_and_at_the_end(

@@ -130,18 +130,3 @@ def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
     assert run(*verify)["cached"] is False
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("few_trees")
-def test_a_live_evaluation_measures_what_the_methods_propose(
-        run: Run, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    journal, data, problems = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "problems.txt"
-    problems.write_text("gemm m=20 n=20 k=20\n")
-    run("tune", "gemm", "m=16", "n=16", "k=16", "--trials", "5", "--journal", journal)
-    run("export", "--journal", journal, "--out", data)
-    assert main(["evaluate", str(data), "--live", "--problems", str(problems), "--device", "llvm:0", "--json",
-                 "--methods", "seq2seq,random,default", "--checkpoint", str(checkpoint)]) == 0
-    shown = capsys.readouterr()
-    table = json.loads(shown.out)["rows"]
-    assert "note: 1 of 1 problems are, or nearly are, training problems" in shown.err
-    assert {(row["problems"], row["trained_on"]) for row in table} == {(1, 1)}
-    assert all(0 < row["share"] <= 1 for row in table)

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     total = sum(TARGETS[name].weight for name in chosen)
     findings: list[Finding] = []
     for name in chosen:
-        outcome = fuzzed(name, given.first, math.ceil(given.inputs * TARGETS[name].weight / total), kept)
+        outcome = fuzzed([name], given.first, math.ceil(given.inputs * TARGETS[name].weight / total), kept)
         findings += outcome.findings
         print(f"{name}: {outcome.read:,} inputs, {len(outcome.findings)} findings", flush=True)
     for finding in findings:
@@ -64,23 +64,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def fuzzed(name: str, first: int, count: int, kept: Path) -> Outcome:
-    """Read `count` inputs of a target in processes of their own. Inputs with a finding are put into the folder."""
-    findings, read, number = list[Finding](), 0, first
+def fuzzed(names: Sequence[str], first: int, count: int, kept: Path) -> Outcome:
+    """Read `count` inputs of each target in processes of their own. Inputs with a finding are put into the folder.
+
+    A process imports the libraries once for all targets. An end of it ends them all, with a finding of the first one.
+    """
+    findings, read, number, name = list[Finding](), 0, first, names[0]
     while number < first + count:
         end = min(first + count, number + CHUNK)
         last = number - 1
         with tempfile.TemporaryDirectory(dir=kept) as folder:
             Path(folder, "input").mkdir()
-            for message in _messages([sys.executable, "-m", "tests.fuzzing.guarded_reader", name, str(number),
-                                      str(end), str(Path(folder, "input"))]):
+            for message in _messages([sys.executable, "-m", "tests.fuzzing.guarded_reader", str(number), str(end),
+                                      str(Path(folder, "input")), *names]):
                 if isinstance(message, int):
                     last, read = message, read + 1
                 elif isinstance(message, str):
                     findings.append({"target": name, "seed": last, "finding": message})
                 else:
                     findings.append(message)
-            for path in Path(folder).glob(f"{name}-*"):
+            for path in Path(folder).glob("*-*"):
                 path.rename(kept / path.name)
         number = max(number, last) + 1
     return Outcome(read, findings)

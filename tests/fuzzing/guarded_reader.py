@@ -123,32 +123,37 @@ def finding_of(target: Target, folder: Path, watch: Watch) -> str | None:
 
 
 def main() -> None:
-    """Read inputs: `python -m tests.fuzzing.guarded_reader TARGET FIRST END FOLDER`.
+    """Read inputs: `python -m tests.fuzzing.guarded_reader FIRST END FOLDER TARGET ...`.
 
     The number of an input is printed before it is read, so that the parent knows which one ended the process; then its
     finding, if there is one, as a line of JSON.
     """
-    name, first, end, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]).resolve()
-    target = TARGETS[name]
+    first, end, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]).resolve()
+    watch = Watch(folder)
+    for name in sys.argv[4:]:
+        read_inputs(TARGETS[name], range(first, end), folder / name, watch)
+    sys.stdout.flush()
+    os._exit(0)  # Arrow's threads may end a process that ends while they start, which is no input's fault
+
+
+def read_inputs(target: Target, seeds: range, folder: Path, watch: Watch) -> None:
+    """Read the inputs of one target in the folder."""
     files = target.files()
     for file, content in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes(content)
     target.read(folder)  # sound; imports what it needs
-    watch = Watch(folder)
     with open("/proc/self/statm", encoding="ascii") as memory:
         size = int(memory.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
-    for seed in range(first, end):
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.RLIM_INFINITY))
+    for seed in seeds:
         content = spoil(target, seed, files)
         (folder / target.file).write_bytes(content)
         print(seed, flush=True)
         fault = finding_of(target, folder, watch)
         if fault is not None:
-            print(json.dumps({"target": name, "seed": seed, "finding": fault}), flush=True)
-            (folder.parent / f"{name}-{seed}").write_bytes(content)
-    sys.stdout.flush()
-    os._exit(0)  # Arrow's threads may end a process that ends while they start, which is no input's fault
+            print(json.dumps({"target": target.name, "seed": seed, "finding": fault}), flush=True)
+            (folder.parents[1] / f"{target.name}-{seed}").write_bytes(content)
 
 
 if __name__ == "__main__":

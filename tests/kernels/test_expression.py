@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -231,14 +230,3 @@ def test_truths_count_as_zero_and_one_on_columns_too() -> None:
         ] == expected
 
 
-@pytest.mark.parametrize("text", ["min(())", "max([])", "min(()) < tile"])
-def test_the_least_of_no_values_is_refused(text: str) -> None:
-    with pytest.raises(ExpressionError, match="of no values"):
-        Expression(text)({"tile": 1})
-
-
-@pytest.mark.parametrize(("text", "value"), [("1or a", 1), ("0x1f", 31), ("2 if a==3else 4", 2)])
-def test_numbers_beside_words_are_read_without_a_warning_of_pythons(text: str, value: int) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert Expression(text)({"a": 3}) == value

@@ -65,11 +65,6 @@ def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path: Path) -> Non
     assert (tmp_path / "folder" / "target").read_text() == "new"
 
 
-def test_the_longest_name_that_a_file_may_have_can_be_written(tmp_path: Path) -> None:
-    write_whole(tmp_path / ("x" * 255), "new")
-    assert os.listdir(tmp_path) == ["x" * 255]
-
-
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_writer_waits_for_the_disk_only_where_it_matters(
         tmp_path: Path, durable: bool, monkeypatch: pytest.MonkeyPatch) -> None:

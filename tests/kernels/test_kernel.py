@@ -12,12 +12,11 @@ from dataclasses import replace
 import pytest
 
 from seqtune.errors import ConfigurationError, ExpressionError, KernelError
-from seqtune.kernels import registry
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.libraries.library import Library
-from seqtune.kernels.libraries.table import IN_USE, libraries_in_use
+from seqtune.kernels.libraries.table import libraries_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
@@ -34,7 +33,6 @@ KERNEL = Kernel(
     solves=(Constraint.of("dtype == 'fp32'", "only fp32"), Constraint.of("k <= 64", "a short k")),
     derived=(("area", Expression("tile * step")),),
 )
-BOTH = replace(KERNEL, name="library.both", backends=("llvm", "opencl"))
 
 
 def test_a_kernel_says_why_it_does_not_solve_a_problem() -> None:
@@ -48,11 +46,6 @@ def test_a_kernel_says_why_it_does_not_solve_a_problem() -> None:
         (Problem.make("gemm", m=4, n=4, k=4), Device("x", "llvm", "a", "b"), "runs on recorded, not on llvm"),
     ):
         assert reason in str(kernel_.why_not(problem, device))
-
-
-def test_names_read_are_those_of_the_problem_and_the_device() -> None:
-    assert KERNEL.names_read() == ("step", "m")
-    assert "needs to know step" in str(KERNEL.why_not(Problem.make("gemm", m=4, n=4, k=4), DEVICE))
 
 
 def test_equal_values_of_different_types_are_different_settings() -> None:
@@ -118,21 +111,6 @@ def test_a_quantity_of_the_problem_alone_is_settled_and_stands_for_what_it_reads
     settled, needed = one.split_derived()
     assert [name for name, _ in settled] == ["few"]
     assert set(needed) == {"few", "step"}
-
-
-def test_a_family_is_offered_on_every_backend_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = BOTH.name.partition(".")[0]
-    monkeypatch.setitem(IN_USE, library, Library(library, {BOTH.name: f"{__name__}:BOTH"}))
-    problem = Problem.make("gemm", m=4, n=4, k=4)
-    for backend in BOTH.backends:
-        device = Device(f"{backend}:test", backend, "none", "none", extra=(("step", 1),))
-        assert BOTH in registry.kernels_for(problem, device)
-    assert BOTH.name not in registry.table("another")
-
-
-def test_families_of_our_own_libraries_run_on_their_backend_alone() -> None:
-    assert {name: registry.kernel(name).backends for name in registry.names()} == {
-        name: (name.partition(".")[0],) for name in registry.names()}
 
 
 OWN = {name: str(reference) for library in libraries_in_use() if library.runs

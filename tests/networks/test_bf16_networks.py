@@ -18,8 +18,6 @@ from seqtune.integrations.pytorch.hook.optimization import optimize
 from seqtune.kernels.devices.device import Device
 from seqtune.networks.node_list import NodeList
 from seqtune.networks.nodes import (
-    Concatenation,
-    Constant,
     Input,
     Layer,
     Node,
@@ -146,27 +144,6 @@ def test_an_odd_number_of_channels_gets_one_that_is_zero() -> None:
     assert node.work.size("c") == 4
     assert node.weights.shape == (8, 4, 1, 1)
     assert not node.weights[:, 3].any()
-
-
-def test_parts_have_the_element_of_the_whole() -> None:
-    x = operand(1, 8, 4, 4)
-    left, right = convolution(x, 8), convolution(x, 8)
-    whole = Concatenation((1, 16, 4, 4), [left, right], 1)
-    inside = stored(convolution(whole, 4))
-    assert elements(left, right, whole) == ["bf16"] * 3
-    assert len(inside.nodes) == 5
-    left, right = convolution(x, 8), convolution(x, 8)
-    whole = Concatenation((1, 16, 4, 4), [left, right], 1)
-    stored(whole)
-    assert elements(left, right, whole) == ["fp32"] * 3
-
-
-def test_constants_stay_as_they_are() -> None:
-    table = Constant((32,), [], np.ones(32, np.float32))
-    first = layer(operand(8, 16), 32)
-    norm = RowOperation((8, 32), [first, table], "rms_norm")
-    stored(layer(norm, 4))
-    assert elements(table, norm) == ["fp32", "bf16"]
 
 
 def test_an_unknown_precision_and_a_device_without_bf16_are_refused() -> None:

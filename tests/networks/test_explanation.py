@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,6 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
-from seqtune.integrations.pytorch.hook.optimization import Optimizer
 from seqtune.networks.explanation import ExplainedStep, NetworkExplanation
 from seqtune.networks.optimized import Optimized
 from seqtune.pytorch import explain
@@ -82,53 +80,6 @@ def test_steps_that_were_timed_on_a_busy_machine_say_so_in_the_table_and_on_the_
     assert f"<p>{doubt}.</p>" in (tmp_path / "network.html").read_text()
 
 
-class Operation:
-    """A node of OpenVINO that covers operations."""
-
-    def __init__(self, name: str, covers: str) -> None:
-        self.name, self.covers = name, covers
-
-    def get_friendly_name(self) -> str:
-        """Its name."""
-        return self.name
-
-    def get_rt_info(self) -> dict[str, object]:
-        """The names that it covers, as OpenVINO tells them."""
-        return {"originalLayersNames": SimpleNamespace(value=self.covers)}
-
-
-def stand_in(operations: Sequence[Operation]) -> object:
-    """OpenVINO, whose nodes take 1, 2, 3 ... microseconds."""
-    profile = [SimpleNamespace(node_name=operation.name, node_type="Convolution", exec_type="brgconv_f32",
-                               real_time=timedelta(microseconds=microseconds))
-               for microseconds, operation in enumerate(operations, 1)]
-    request = SimpleNamespace(infer=lambda inputs: None, get_profiling_info=lambda: profile)
-    compiled = SimpleNamespace(create_infer_request=lambda: request, get_runtime_model=lambda: SimpleNamespace(
-        get_ordered_ops=lambda: operations))
-    return SimpleNamespace(convert_model=lambda program: program, Core=lambda: SimpleNamespace(
-        compile_model=lambda program, device, settings: compiled))
-
-
-def test_openvino_s_nodes_stand_beside_the_steps_whose_operations_they_compute(
-        quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folded = "_native_batch_norm_legit_no_training/aten._native_batch_norm_legit_no_training.default/BatchNormInference"
-    monkeypatch.setitem(sys.modules, "openvino", stand_in([
-        Operation("Multiply_1", f"Multiply_1,{folded},hardtanh/aten.hardtanh.default/Clamp"),
-        Operation("second", "convolution_2/aten.convolution.default/Convolution,add/aten.add.Tensor/Add"),
-        Operation("Reorder", "x_abcd_acdb")]))
-    x = torch.randn(1, 8, 9, 7)
-    explanation = explain(quick(random_norms(InvertedResidual().eval()), x), x, openvino=True)
-    layers = [step for step in explanation.steps if step.kernel != "step"]
-    assert [step.openvino for step in layers] == [
-        (("Convolution brgconv_f32", 1e-6),), (), (("Convolution brgconv_f32", 2e-6),)]
-    assert explanation.openvino_rest == (("Reorder", 3e-6),)
-    assert "| OpenVINO: no node of its own" in str(explanation)
-    explanation.write(tmp_path / "network.html")
-    page = (tmp_path / "network.html").read_text()
-    assert "<td>Convolution brgconv_f32 1 us</td>" in page
-    assert "<li>Reorder: 3 us</li>" in page
-
-
 def test_a_missing_openvino_and_a_model_in_parts_are_one_line(
         quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(2, 8)
@@ -139,36 +90,6 @@ def test_a_missing_openvino_and_a_model_in_parts_are_one_line(
     image = torch.randn(1, 3, 20, 20)
     with pytest.raises(MisuseError, match="optimised in parts"):
         explain(quick(Branching().eval(), image), image, openvino=True)
-
-
-def test_verdicts_on_parts_are_not_called_those_of_the_whole_network() -> None:
-    whole = NetworkExplanation("llvm:1", (), (), compared=("2 ms",))
-    assert str(whole).splitlines()[0] == "   the whole network: 2 ms"
-    parts = replace(whole, compared=("1 ms", "2 ms"), in_parts=True)
-    assert str(parts).splitlines()[:2] == ["   a part of the network: 1 ms", "   a part of the network: 2 ms"]
-
-
-class Gate(nn.Module):
-    """A layer with a parameter that cannot be exported, because its code depends on a number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(8))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.scale if x.sum().item() < 1e30 else -x
-
-
-def test_layers_of_parts_that_are_not_compiled_are_counted_by_type(checkpoint: Path) -> None:
-    said: list[str] = []
-    x = torch.randn(2, 8)
-    model = nn.Sequential(nn.Linear(8, 8), Gate(), nn.LayerNorm(8), Gate()).eval()
-    fast = Optimizer("llvm:1", verify=False, checkpoint=checkpoint, progress=said.append).optimize(model, x)
-    left = "2 Gate, 1 LayerNorm: in no part of the model that could be compiled"
-    assert f"PyTorch computes {left}" in said
-    explanation = explain(fast, x)
-    assert f"   PyTorch computes {left}\n" in str(explanation)
-    assert explanation.in_parts, "of which only one was compiled"
 
 
 def test_the_page_is_whole_and_loads_nothing(quick: Callable[..., Optimized], tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.errors import MisuseError, SeqtuneWarning, UnavailableError
+from seqtune.errors import SeqtuneWarning, UnavailableError
 from seqtune.integrations.pytorch.hook.dynamo import BackendOptions, ShapedPrograms
 from seqtune.integrations.pytorch.hook.optimization import Optimizer, optimize
 from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
-from seqtune.networks.peer_comparison import GraphVerdict, PeerComparison, guarded, rounds_within
-from seqtune.networks.peer_graph import Inductor, PeerForms, PeerGraph, eager_graph, inductor_graph, processor_share
+from seqtune.networks.peer_comparison import GraphVerdict, PeerComparison, guarded
+from seqtune.networks.peer_graph import Inductor, PeerForms, PeerGraph, eager_graph, inductor_graph
 from seqtune.pytorch import explain
 from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
@@ -164,13 +164,6 @@ def test_a_form_with_other_results_is_not_taken(made: Callable[..., Optimized], 
     assert verdict_of(fast).peer == "eager"
 
 
-def test_inductor_is_not_asked_where_eager_is_compared(made: Callable[..., Optimized], model: nn.Module) -> None:
-    fast = made(model, torch.randn(3, 8), Times(eager=2.0), lambda *_: pytest.fail("compiled"), compare="eager")
-    assert verdict_of(fast).note == ""
-    with pytest.raises(MisuseError, match="compare='tvm' is not one of inductor, eager"):
-        made(model, torch.randn(3, 8), Times(), compare="tvm")
-
-
 def test_a_form_that_wins_one_look_needs_time_for_a_second(made: Callable[..., Optimized], model: nn.Module) -> None:
     x, times = torch.randn(3, 8), Times(inductor=0.5, eager=3.0)
     fast = made(model, x, times, clock=lambda: 3600.0 * times.looks)
@@ -213,12 +206,6 @@ def test_the_lines_say_what_is_compared(made: Callable[..., Optimized], model: n
                     "comparing the network with eager and inductor"]
 
 
-@pytest.mark.parametrize(("seconds", "round_seconds", "rounds"), [
-    (10.0, 1.0, 10), (100.0, 1.0, 11), (1.0, 1.0, 8), (-1.0, 1.0, 8), (math.inf, 1.0, 11), (1.0, 0.0, 11)])
-def test_rounds_fit_into_the_seconds(seconds: float, round_seconds: float, rounds: int) -> None:
-    assert rounds_within(seconds, round_seconds) == rounds
-
-
 def test_nothing_runs_after_the_deadline() -> None:
     now, calls = [0.0], list[float]()
     run = guarded(lambda: calls.append(now[0]), Deadline(10.0, lambda: now[0]))
@@ -242,11 +229,6 @@ def test_inductor_compiles_within_half_of_the_budget(
     assert ("Inductor would take about" in forms.note) != compiles
     assert len(said) == 1
     assert forms.make() is forms.make(), "what is made once is not made again"
-
-
-def test_the_share_of_a_processor_is_what_the_thread_worked() -> None:
-    now = iter(range(100))
-    assert processor_share(lambda: 0.05 * next(now), iter([3.0, 3.05]).__next__) == pytest.approx(0.25)
 
 
 def test_the_first_shape_decides_for_all_in_torch_compile(

@@ -17,7 +17,6 @@ from seqtune.predictor.training.state import describe
 from seqtune.predictor.trees.cost_trees import COLUMNS, SUBSAMPLE, TreesOptions
 from seqtune.predictor.trees.forest import WORST
 from seqtune.tuner.cost_models.machine_ratios import SPREAD
-from tests.support.installation.optional import TRAINING, skip_without
 
 
 def _written(folder: Path, content: object) -> Path:
@@ -53,16 +52,6 @@ def test_options_of_earlier_versions_that_are_constants_now_may_be_named_with_th
                            ({"trees": {"focus": 0.5}}, "options.trees: focus is always 1.0 in this version")):
         with pytest.raises(FormatError, match=fault):
             Recipe.read(_written(tmp_path, {"data": "shipped", "options": options}))
-
-
-def test_the_constants_of_a_training_are_those_of_earlier_versions() -> None:
-    skip_without(*TRAINING)
-    from seqtune.predictor.learning.tasks.training import MEASURED
-    from seqtune.predictor.learning.tasks.training_example import EXPLORE
-    from seqtune.predictor.training.trainer import CLIP, WEIGHT_DECAY
-
-    assert SETTLED[TrainingOptions] == {"weight_decay": WEIGHT_DECAY, "clip": CLIP, "explore": EXPLORE,
-                                        "measured": MEASURED, "trust": 1.0}
 
 
 @pytest.mark.parametrize(("options", "fault"), [

@@ -33,7 +33,6 @@ COMPILED = ("cc", "./call")  # the C compiler, and what a tutorial makes of its 
 FOREIGN = ("cp", "kubectl", "mkdir", "ray", "scp", "sh")  # what no test runs, except by `shown by`
 SHELL = ("bash", "console", "sh")
 _BLOCK = re.compile(r"(?:<!-- shown by: (?P<shown>[^ ]+) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
-_FENCE = re.compile(r"^(?:```(?P<language>\w+)\n(?P<text>.*?)^```$|#+ [^\n]*$)", re.M | re.S)  # or a heading
 _FILE = re.compile(r"<!-- file: (?P<name>[\w.-]+) -->\n```\w+\n(?P<text>.*?)^```$", re.M | re.S)
 _SHIPPED = 6  # problems of the shipped data set that stand for its held-out ones, and for the others
 _PROBLEMS = 5  # rows of a page's CSV, the fewest that can be learned from
@@ -69,28 +68,6 @@ def snippets(page: str) -> list[Snippet]:
     """Shell and Python blocks of a page, in order."""
     return [Snippet(found["language"], found["text"], found["shown"]) for found in _BLOCK.finditer(text_of(page))
             if found["language"] in (*SHELL, "python")]
-
-
-def without_output(page: str) -> list[str]:
-    """The first line of each shell block of a page that has a command of ours and no output.
-
-    An output is a block of the language `text` before the next command and the next heading, or the lines of a
-    transcript without a prompt. What pip, Ray or a compiler prints is theirs to document.
-    """
-    missing: list[str] = []
-    waiting: list[str] = []
-    for found in _FENCE.finditer(text_of(page)):
-        language, text = found["language"], found["text"] or ""
-        if language is None or language in SHELL:  # a heading or commands
-            missing += waiting
-            lines = text.splitlines()
-            block = Snippet(language or "", text, None)
-            ours = any({"seqtune", "benchmarks"} & set(words) for words in commands(block))
-            transcript = language == "console" and not all(line.startswith("$ ") for line in lines)
-            waiting = lines[:1] if ours and not transcript else []
-        elif language == "text":
-            waiting = []
-    return [*missing, *waiting]
 
 
 def commands(snippet: Snippet) -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""What a door of other software proposes for a GPU that is not here: `python -m tests.support.doors NAME`, as JSON."""
+"""What doors of other tools propose for a GPU that is not here: `python -m tests.support.doors NAME ...`, in JSON."""
 
 from __future__ import annotations
 
@@ -68,4 +68,4 @@ DOORS: dict[str, tuple[Callable[[], list[object]], tuple[str, ...]]] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(DOORS[sys.argv[1]][0]()))
+    print(json.dumps({name: DOORS[name][0]() for name in sys.argv[1:]}))

@@ -51,20 +51,6 @@ class Residual(nn.Module):
         return torch.relu(z + y), y
 
 
-class Tied(nn.Module):
-    """One convolution, used twice, on two shapes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(8, 8, 3)
-        self.other = nn.Conv2d(8, 8, 3)
-        self.other.weight = self.conv.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.other(self.conv(self.conv(x)))
-        return found
-
-
 class Branching(nn.Module):
     """Its own code depends on numbers, which no graph can; its parts' does not."""
 

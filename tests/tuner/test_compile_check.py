@@ -10,7 +10,7 @@ import pytest
 from seqtune.__main__ import main
 from seqtune.errors import UnavailableError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
+from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.launches.call import Call, CallStep
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.libraries.library import Library
@@ -94,17 +94,6 @@ def test_a_limit_of_the_device_that_is_exceeded_is_found() -> None:
     check, = check_families([family("GOOD")], small, 12, 0)
     assert {finding.message for finding in check.contradictions} == {
         "work needs 512 bytes of shared memory; the device has 256"}
-
-
-def test_a_family_for_other_devices_is_left_out() -> None:
-    newer = replace(family("GOOD"), solves=(Constraint.of("compute_capability >= 100", "newer GPUs"),))
-    assert check_families([newer], H200, 3, 0) == []
-
-
-def test_a_failure_carries_the_compilers_first_error() -> None:
-    check, = check_families([family("BROKEN")], H200, 3, 0)
-    assert (check.compiled, len(check.failures)) == (0, 3)
-    assert all('identifier "port" is undefined' in finding.message for finding in check.failures)
 
 
 def test_random_configurations_have_the_element_type_that_the_family_solves_and_follow_the_seed() -> None:

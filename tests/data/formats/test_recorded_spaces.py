@@ -14,7 +14,6 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.data.formats.foreign_records import is_setting, setting
 from seqtune.data.formats.recorded_spaces import read_recorded, recordings
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
@@ -78,12 +77,6 @@ def test_fractions_and_booleans_of_a_recorded_space_have_the_types_that_it_lists
     assert len(SearchSpace(kernel, next(iter(data.problems())), next(iter(data.devices.values())))) == 15
 
 
-def test_a_file_alone_tells_its_space_by_its_metadata(tmp_path: Path) -> None:
-    folder = write_recorded(tmp_path / "recorded")
-    (folder / "spaces.json").unlink()
-    assert read_dataset(folder / "toy.parquet").kernels == read_dataset(write_recorded(folder)).kernels
-
-
 def test_a_data_set_keeps_its_declared_kernels_on_disk(tmp_path: Path) -> None:
     data = read_recorded(write_recorded(tmp_path / "recorded"))
     data.write(tmp_path / "data.parquet")
@@ -112,15 +105,6 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, value:
     pq.write_table(table, folder / "toy.parquet")
     with pytest.raises(FormatError, match=r"toy\.parquet.*(recorded space|lists)"):
         read_recorded(folder)
-
-
-def test_values_of_other_tools_keep_their_types() -> None:
-    values = (True, 4.0, 0.5, "row", 3)
-    assert list(map(repr, map(setting, values))) == list(map(repr, values))
-    for value in (None, 2**53, -10**400, 1e300):
-        assert not is_setting(value)
-        with pytest.raises(FormatError):
-            setting(value)
 
 
 def test_recorded_rows_without_sense_are_counted_and_left_out(tmp_path: Path) -> None:

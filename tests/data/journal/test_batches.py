@@ -82,22 +82,6 @@ def test_an_odd_value_has_the_same_outcome_as_alone(column: str) -> None:
             assert outcome(lambda chosen=chosen: together(chosen)) == expected, repr(value)[:80]  # type: ignore[misc]
 
 
-def test_texts_that_are_sound_only_when_joined_are_refused() -> None:
-    rows = [USUAL | {"id": 1, "samples": "[0.5],\n[0.25"}, USUAL | {"id": 2, "samples": "0.125]"}]
-    assert outcome(lambda: together(rows)) == outcome(lambda: singly(rows))
-    assert "row 1" in str(outcome(lambda: together(rows)))
-
-
-def test_usual_rows_are_not_checked_one_by_one() -> None:
-    def refuse(*given: object) -> Record:
-        raise AssertionError("a row is checked by itself")
-
-    rows = [USUAL | {"id": 1}, USUAL | {"id": 2, "problem": 2}, USUAL | {"id": 3, "status": "crash", "samples": "[]"},
-            USUAL | {"id": 4, "error": None, "resources": ODD["resources"][-2], "message": "wrong\nnumbers"}]
-    assert len(together(rows, refuse)) == 3
-    assert together(rows[1:2], refuse) == []
-
-
 def records(count: int) -> list[Record]:
     generator = Random(1)
     return [record(tile, measurement=Measurement(

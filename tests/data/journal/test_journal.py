@@ -64,16 +64,6 @@ def test_fractions_and_booleans_come_back_with_their_types(path: Path) -> None:
         assert len(journal.trials(PROBLEM, DEVICE, (KERNEL,))) == len(values)
 
 
-def test_problems_with_a_record_of_a_device_are_listed_by_their_keys(path: Path) -> None:
-    other, third = (Problem.make("gemm", m=3, n=4, k=k) for k in (6, 7))
-    with Journal(path) as journal:
-        for each in (record(), record(problem=other, run="final"), record(problem=third, device="another")):
-            assert journal.add(each)
-        assert journal.measured(DEVICE.key) == {PROBLEM.key, other.key}
-        assert journal.measured("another") == {third.key}
-        assert not journal.measured("none")
-
-
 def test_a_record_for_a_journal_of_somebody_else_is_refused_with_what_to_do(path: Path) -> None:
     Journal(path).close()
     with Journal(path, connect=lambda path: sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as journal, \
@@ -286,10 +276,3 @@ def test_a_journal_is_not_made_in_a_folder_that_is_not_there(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_log_that_another_process_removes_meanwhile_is_no_fault(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "journal.sqlite"
-    Journal(path).close()
-    monkeypatch.setattr(Path, "exists", lambda path: True)  # it was there a moment ago
-    with Journal(path):
-        pass

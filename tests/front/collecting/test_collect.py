@@ -9,10 +9,10 @@ import pytest
 import seqtune
 from seqtune.__main__ import main
 from seqtune.api.collecting.results import CollectionProgress
-from seqtune.api.collecting.run import JOURNAL, MEASURED, default_devices, split_for
+from seqtune.api.collecting.run import JOURNAL, MEASURED, split_for
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.errors import InterruptedTuning, MisuseError
+from seqtune.errors import InterruptedTuning
 from seqtune.kernels.problem_sets.collected import problems
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.discovery import find
@@ -76,31 +76,12 @@ def test_the_first_device_measures_all_problems_and_the_others_the_smaller_ones(
     assert split_for(device, [known], held_out=False, complete=False).training == (known,)
 
 
-def test_the_devices_of_a_machine_begin_with_the_widest_vectors_on_all_threads() -> None:
-    first, *others = default_devices()
-    assert first.backend == "llvm"
-    assert all((device.threads, device.vector_bits) <= (first.threads, first.vector_bits) for device in others
-               if device.backend == "llvm")
-    assert len({first, *others}) == 1 + len(others)
-
-
 def test_time_that_is_over_before_a_trial_leaves_nothing_half_done(tmp_path: Path) -> None:
     collected = seqtune.collect(tmp_path / "collected", PROBLEMS, "llvm:0", trials=3, minutes=1e-9)
     assert (collected.records, collected.data) == (0, None)
     assert "nothing is measured yet" in collected.conclusion()
     with Journal(tmp_path / "collected" / JOURNAL) as journal:
         assert not journal.count()
-
-
-def test_a_file_that_no_collection_wrote_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / MEASURED).write_text("precious")
-    with pytest.raises(MisuseError, match="no journal of a collection beside it"):
-        seqtune.collect(tmp_path, PROBLEMS, "llvm:0", trials=1)
-    (tmp_path / MEASURED).unlink()
-    (tmp_path / MEASURED).mkdir()
-    with pytest.raises(MisuseError, match="not a regular file"):
-        seqtune.collect(tmp_path, PROBLEMS, "llvm:0", trials=1)
-    assert [path.name for path in tmp_path.iterdir()] == [MEASURED], "nothing is measured before the complaint"
 
 
 def test_the_state_after_a_kill_tells_that_the_data_set_is_not_written(tmp_path: Path) -> None:

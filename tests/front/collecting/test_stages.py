@@ -13,7 +13,6 @@ from seqtune.api.collecting.forecast import LATER, Forecast
 from seqtune.api.collecting.results import CollectionProgress
 from seqtune.api.collecting.stages import (
     FASTEST,
-    MOST_REFUSED,
     OTHERS,
     STAGES,
     incomplete,
@@ -23,7 +22,7 @@ from seqtune.api.collecting.stages import (
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.errors import CheckpointError, UnpreparedError
+from seqtune.errors import CheckpointError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.collected import ProblemSplit
@@ -115,31 +114,6 @@ def test_some_problems_of_every_kind_are_complete_before_others_begin(tmp_path: 
     assert [kind_of(problem) for problem in dict.fromkeys(step.problem for step in seen)][:2] in (
         ["gemm m=1", "gemm small"], ["gemm small", "gemm m=1"])
     assert "(3 of 4 problems complete)" in seen[-1].text
-
-
-def test_another_seed_tries_other_configurations(tmp_path: Path) -> None:
-    tried = []
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        with Journal(tmp_path / name) as journal:
-            measure_stages(collection_of(journal, Instant(), seed=seed), ENDLESS, stages=STAGES[:1])
-            tried.append({(record.problem, record.configuration) for record in journal.records()})
-    assert tried[0] == tried[1] != tried[2]
-
-
-class Unprepared(Instant):
-    """Cannot prepare any problem."""
-
-    def measure(self, problem: Problem, *rest: object, **more: object) -> object:  # type: ignore[override]
-        raise UnpreparedError("no memory")
-
-
-def test_a_problem_that_cannot_be_measured_is_left_out_and_too_many_end_the_collection(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal.sqlite") as journal:
-        collection = collection_of(journal, Unprepared())
-        assert measure_stages(collection, ENDLESS) == dict.fromkeys(collection.problems, "no memory")
-        many = [parse_problem(f"gemm m={size} n=24 k=16") for size in range(1, MOST_REFUSED + 2)]
-        with pytest.raises(UnpreparedError, match="no memory"):
-            measure_stages(collection_of(journal, Unprepared(), many), ENDLESS)
 
 
 def test_a_short_collection_completes_whole_problems(tmp_path: Path) -> None:

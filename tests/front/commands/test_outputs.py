@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.api.inputs import check_ending
 from seqtune.kernels.files import cannot_write, check_writable
-from seqtune.predictor.checkpoint_folder import replacing_folder
 from tests.support.command_line import Refused
 from tests.support.installation.optional import TRAINING, needs
 from tests.support.records import RECORDS, write_journal
@@ -70,11 +68,6 @@ def test_a_name_that_contradicts_the_format_is_refused(
     assert not (tmp_path / f"a{ending}").exists()
 
 
-def test_a_name_without_a_telling_ending_is_accepted() -> None:
-    for name in ("records", "records.v2", "records.PARQUET", "a.data"):
-        check_ending(Path(name), "a data set", ".parquet")
-
-
 @pytest.mark.parametrize(("number", "code"), [
     (errno.EACCES, 2), (errno.EROFS, 2), (errno.EISDIR, 2), (errno.ENOSPC, 1), (errno.EIO, 1)])
 def test_a_wrong_place_is_a_misuse_and_a_full_disk_a_failure(number: int, code: int) -> None:
@@ -118,7 +111,3 @@ def test_a_checkpoint_cannot_replace_the_folder_of_the_user(
     assert os.listdir(tmp_path / "work") == []
 
 
-def test_a_checkpoint_may_have_the_longest_name(tmp_path: Path) -> None:
-    with replacing_folder(tmp_path / ("x" * 255)) as folder:
-        (folder / "file").touch()
-    assert os.listdir(tmp_path) == ["x" * 255]

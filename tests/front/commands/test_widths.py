@@ -55,30 +55,6 @@ def test_a_line_breaks_between_words_on_a_terminal_and_stays_whole_elsewhere(
     assert capsys.readouterr().out == text + "\n"
 
 
-def test_columns_with_one_value_in_all_rows_become_a_line_where_a_table_is_too_wide(
-        width: int, capsys: pytest.CaptureFixture[str]) -> None:
-    records = [{"device": "llvm:avx512:2 znver4", "method": method, "share_of_best": share, "problems": 176}
-               for method, share in (("seqtune", 0.9), ("transformer", -1e-9))]
-    console.rows(records)
-    shown = capsys.readouterr().out
-    assert all(len(line) <= width for line in shown.splitlines())
-    assert "0.0000" in shown
-    assert "-0.0000" not in shown
-    assert ("in all rows: device llvm:avx512:2 znver4 | problems 176" in " ".join(shown.split())) is (width == 40)
-    assert shown.count("znver4") == (1 if width == 40 else 2)
-    console.rows(records[:1])
-    assert "in all rows" not in capsys.readouterr().out
-
-
-def test_file_names_are_broken_after_punctuation(width: int, capsys: pytest.CaptureFixture[str]) -> None:
-    names = [f"E={experts},N=14336,device_name=NVIDIA_A100-SXM4-80GB,dtype=int8_w8a16.json" for experts in (1, 8)]
-    console.rows([{"file": name, "rows": 18 + index, "left_out": index} for index, name in enumerate(names)])
-    shown = capsys.readouterr().out
-    assert all(len(line) <= width for line in shown.splitlines())
-    assert "rows:" not in shown  # it is a table
-    assert "".join(names) == "".join(re.sub("file|rows|left_|out| [0-9]+(?= )|[ ─\n]", "", shown + " ").split())
-
-
 def test_a_table_of_several_devices_becomes_one_for_each_where_it_is_too_wide(
         width: int, capsys: pytest.CaptureFixture[str]) -> None:
     records = [{"device": device, "method": method, "share": 0.5, "problems": problems}

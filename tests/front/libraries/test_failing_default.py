@@ -93,21 +93,6 @@ def test_tune_compares_with_the_next_configuration_and_says_how_to_declare_it(
 
 @on_linux
 @pytest.mark.usefixtures("few_rounds")
-def test_a_verification_compares_with_the_next_configuration_also_from_the_journal(
-        tmp_path: Path, words: list[str], run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    safe = checkpoint(tmp_path, command.devices()[0], "tool.unrolled")
-    for cached in (False, True):
-        result = run("predict", *words, "--verify", "--top", "1", "--seconds", "60", *safe)
-        assert result["cached"] is cached
-        assert result["default"]["configuration"] == {"unroll": 1, "block": 2}
-        assert result["speedup"] >= 1.0
-        assert result["failed_default"].startswith(DEFAULT)
-    assert main(["predict", *words, "--verify", "--top", "1", "--seconds", "60", *safe]) == 0
-    assert DEFAULT in capsys.readouterr().out
-
-
-@on_linux
-@pytest.mark.usefixtures("few_rounds")
 def test_where_no_stand_in_runs_the_error_says_how_many_were_tried(
         tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bench.sh").write_text("echo 'error: no tile' >&2; exit 1\n")
@@ -137,16 +122,3 @@ def test_a_problem_without_a_right_result_is_named_and_the_others_of_the_set_are
     assert "copies n=5: not tuned: " in capsys.readouterr().out
 
 
-@pytest.mark.device
-def test_the_next_configuration_computes_the_expected_outputs(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    skip_without_device("opencl:0")
-    words = ["tune", "copies n=64", "--library", str(write(tmp_path, OPENCL)), "--device", "opencl:0", "--trials", "3",
-             "--journal", str(tmp_path / "journal.sqlite")]
-    assert main([*words, "--json"]) == 0
-    printed = capsys.readouterr()
-    [result] = json.loads(printed.out)["results"]
-    assert (result["default"]["configuration"], result["failed"]) == ({"unroll": 1}, 1)
-    notes = [line for line in printed.err.splitlines() if "the default configuration of unrolled.k failed: " in line]
-    assert len(notes) == 1
-    assert "compared with unroll=1 instead; to choose the default, write `default = {unroll = 1}`" in notes[0]

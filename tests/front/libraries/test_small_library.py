@@ -14,7 +14,6 @@ import pytest
 
 import seqtune
 from seqtune.__main__ import main
-from seqtune.cli.tables import learning as tables
 from seqtune.data.dataset import Dataset
 from seqtune.errors import CheckpointError, InterruptedTraining
 from seqtune.kernels.devices.device import Device
@@ -110,20 +109,3 @@ def test_too_few_problems_are_one_line_and_nothing_is_written(
     assert not (tmp_path / "made").exists()
 
 
-def test_strategies_are_replayed_on_the_data_of_a_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    library = str(write(tmp_path))
-    seqtune.use_library(library)
-    data = _write(tmp_path / "data.parquet", WIDE, SIZES[:2])
-    words = ["replay", str(data), "--strategies", "random,portfolio", "--budgets", "3,18", "--repeats", "2", "--jobs",
-             "1", "--json", "--library", library]
-    assert main(words) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert {(row["strategy"], row["budget"]) for row in rows} == {
-        (strategy, budget) for strategy in ("random", "portfolio") for budget in (3, 18)}
-    assert all(0 < row["share_mean"] <= 1 for row in rows)
-    assert all(row["share_mean"] == 1 for row in rows if row["budget"] == 18)  # every configuration
-
-
-def test_the_report_of_a_training_shows_no_line_for_each_epoch(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.trained({"out": "made", "history": [{"loss": 0.5}] * 100})
-    assert capsys.readouterr().out == "out: made\n"

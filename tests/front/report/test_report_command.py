@@ -13,13 +13,10 @@ from seqtune.data.journal.journal import Journal
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.reporting.cases import cases_of
 from seqtune.reporting.content import PageLimits
-from seqtune.reporting.defaults import case_defaults
 from seqtune.reporting.measurements import read
 from seqtune.reporting.report import write_report
 from tests.support.command_line import Refused, Run
-from tests.support.recorded_files import write_cache
 from tests.support.report_content import DEVICE, HOSTILE, PROBLEM, configurations, content, record, write_journal
 
 
@@ -95,20 +92,6 @@ def test_problems_with_the_fewest_records_are_left_out_of_a_page_that_would_be_t
     assert len(columns["seconds"]) == sum(kept)
 
 
-def test_problems_beyond_a_number_are_counted_and_not_listed(tmp_path: Path) -> None:
-    problems = [Problem.make("gemm", m=32, n=32, k=16 * size) for size in range(1, 5)]
-    journal = write_journal(tmp_path / "j.sqlite", [
-        record(each, 1e-3 * size, float(number), problem=problem) for size, problem in enumerate(problems, 1)
-        for number, each in enumerate(configurations(4 * size, problem))])
-    report = write_report(read(journal), journal.name, tmp_path / "r.html", PageLimits(cases=2)).report
-    assert report["left_out"] == 2
-    facts, columns = content(tmp_path / "r.html")
-    assert (facts["problem_count"], facts["unlisted"], facts["records"]) == (4, 2, 40)
-    assert [facts["problems"][index] for index in columns["problem"]] == sorted(each.key for each in problems[2:])
-    assert columns["count"] == [12, 16]
-    assert all(columns["default"])
-
-
 def test_a_data_set_is_read_for_one_device_and_says_that_it_keeps_no_order(journal: Path, tmp_path: Path) -> None:
     with Journal(journal) as opened:
         data = Dataset.from_journal(opened)
@@ -124,24 +107,3 @@ def test_a_data_set_is_read_for_one_device_and_says_that_it_keeps_no_order(journ
     assert seqtune.report(tmp_path / "d.parquet", tmp_path / "s.html").report["records"] == 24
 
 
-def test_recorded_kernels_have_times_and_no_known_constraints(tmp_path: Path, run: Run) -> None:
-    write_cache(tmp_path / "cache.json")
-    run("import", "kernel-tuner", tmp_path / "cache.json", "--out", tmp_path / "d.parquet")
-    run("report", tmp_path / "d.parquet", "--out", tmp_path / "r.html")
-    facts, columns = content(tmp_path / "r.html")
-    assert columns["total"] == [facts["records"]]
-    assert [len(kernel["parameters"]) > 1 for kernel in facts["kernels"]] == [True]
-
-
-def test_the_search_for_safe_defaults_is_bounded(journal: Path) -> None:
-    cases = cases_of(read(journal))
-    assert case_defaults(cases).configurations[0] is not None
-    assert case_defaults(cases, most_rows=0).configurations == (None,)
-
-
-def test_a_default_of_kernels_that_were_not_measured_is_not_known(tmp_path: Path) -> None:
-    foreign = Configuration("mine.gemm", (("tile", 4),))
-    path = write_journal(tmp_path / "j.sqlite", [record(foreign, 1e-3, 1.0)])
-    assert case_defaults(cases_of(read(path))).configurations == (None,)
-    facts, _ = content(seqtune.report(path, tmp_path / "r.html").out)
-    assert facts["pruning"]["undeclared"] == ["mine.gemm"]

@@ -10,11 +10,8 @@ import pytest
 
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
-from seqtune.reporting.cases import cases_of
 from seqtune.reporting.forecasts import reliability
 from seqtune.reporting.importance import explained
-from seqtune.reporting.measurements import read
-from seqtune.reporting.overview import failures
 from seqtune.reporting.pruning import pruned
 from tests.support.command_line import Run
 from tests.support.report_content import DEVICE, PROBLEM, configurations, content, record, write_journal
@@ -68,17 +65,6 @@ def test_importance_is_the_share_of_the_variance_between_values() -> None:
     assert explained(case[:0], logs[:0], case[:0]) is None
 
 
-def test_failures_that_differ_in_numbers_alone_are_one_kind(tmp_path: Path) -> None:
-    first, second, third = configurations(3)
-    journal = write_journal(tmp_path / "j.sqlite", [
-        record(first, None, 1.0, message="line 3: 0xff is no register"), record(third, None, 3.0, message="other"),
-        record(second, None, 2.0, message="line 71: 0xa0 is no register")])
-    found = failures(read(journal))
-    assert [(kind["count"], kind["reason"]) for kind in found["kinds"]] == [
-        (2, "line 3: 0xff is no register"), (1, "other")]
-    assert (found["records"], found["more_kinds"], found["more_records"]) == (3, 0, 0)
-
-
 def test_a_constraint_excludes_a_share_of_all_combinations() -> None:
     kernel = Kernel.of(name="llvm.toy", operation="gemm", meaning="", parameters=(
         Parameter("a", (1, 2, 3, 4)), Parameter("b", (1, 2)), Parameter("c", (0, 1, 2))),
@@ -118,9 +104,3 @@ def test_forecasts_compare_the_first_proposal_with_its_measured_share(tmp_path: 
     assert (facts["forecasts"]["evaluated"], facts["forecasts"]["drawn"]) == (1, 1)
 
 
-def test_the_values_of_a_parameter_are_listed_in_ascending_order(tmp_path: Path) -> None:
-    cases = cases_of(read(write_journal(tmp_path / "j.sqlite", [
-        record(each, 1e-3, float(number)) for number, each in enumerate(configurations(30))])))
-    for _, values in cases.tables[0].parameters:
-        numbers = [value for value in values if isinstance(value, int)]
-        assert numbers == sorted(numbers)

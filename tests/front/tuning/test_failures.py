@@ -47,17 +47,6 @@ def test_settings_that_tell_failed_trials_from_correct_ones_are_named(
     assert common_settings(configurations(*failed), configurations(*correct)) == common
 
 
-def test_equal_values_of_different_types_are_told_apart_in_failures() -> None:
-    failed, correct = ([Configuration("a.k", (("share", value),)) for value in values] for values in ([True], [1, 1.0]))
-    (count,) = count_failures(dict.fromkeys(failed, Measurement(Status.COMPILE)), correct)
-    assert str(count) == "1 compile (it has share=true)"
-
-
-def test_failures_of_several_kernels_have_nothing_in_common() -> None:
-    failed = configurations((4, 1, 1)) + configurations((4, 1, 1), kernel="a.other")
-    assert common_settings(failed, configurations((1, 1, 1))) == {}
-
-
 def test_each_status_has_its_own_settings_or_its_first_configuration() -> None:
     kinds = {(4, 1, 1): Status.COMPILE, (4, 2, 1): Status.COMPILE, (1, 2, 1): Status.CRASH, (2, 1, 2): Status.CRASH}
     failed = {each: Measurement(kinds[tuple(value for _, value in each.settings)], message="m")  # type: ignore[index]

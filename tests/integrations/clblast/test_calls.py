@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -104,18 +103,6 @@ class Recorder:
         return function
 
 
-def test_leading_dimensions_follow_from_sizes_and_transpositions() -> None:
-    recorder = Recorder()
-    CLBlast(recorder).sgemm(1, (True, False), (3, 5, 7), (1.0, 0.0), (11, 12, 13), (0, 2, 4))
-    ((name, arguments),) = recorder.called
-    values = [getattr(argument, "value", argument) for argument in arguments]
-    assert name == "CLBlastSgemm"
-    assert values[:6] == [101, 112, 111, 3, 5, 7]
-    assert values[7:10] == [11, None, 3] or values[7:10] == [11, 0, 3]  # a pointer, an offset, m columns
-    assert values[10:13] == [12, 2, 5]
-    assert values[14:17] == [13, 4, 5]
-
-
 def test_a_status_of_the_library_is_an_error_with_its_meaning() -> None:
     with pytest.raises(CLBlastError, match=r"CLBlastSgemm returned -2046: not enough local memory"):
         CLBlast(Recorder(-2046)).sgemm(1, (False, False), (1, 1, 1), (1.0, 0.0), (1, 1, 1))
@@ -144,13 +131,6 @@ def test_a_configuration_names_the_path_and_leaves_the_other_kernel_as_it_is() -
     assert ALWAYS_DIRECT ** 3 < 1 << 64
 
 
-def test_the_default_is_the_kernel_that_clblast_would_call() -> None:
-    small, large = (Task.of(Problem.make("gemm", m=size, n=size, k=size), GPU, FAMILIES) for size in (800, 1000))
-    assert small.default.kernel == "clblast.xgemm_direct"
-    assert large.default.kernel == "clblast.xgemm"
-    assert dict(large.default.settings) == dict(xgemm.KERNEL.default)
-
-
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
 def test_no_configuration_is_one_that_the_kernels_cannot_run(device: Any) -> None:
     """The divisions of the kernels' text are exact, and their loops have at least one turn."""
@@ -169,8 +149,3 @@ def test_no_configuration_is_one_that_the_kernels_cannot_run(device: Any) -> Non
     assert (direct["local_bytes"] <= device.local_memory).all()
 
 
-def test_other_types_and_epilogues_are_left_to_other_kernels() -> None:
-    for features in ({"dtype": "fp16"}, {"bias": "yes"}, {"activation": "relu"}):
-        problem = Problem.make("gemm", m=8, n=8, k=8, **features)
-        assert all(family.why_not(problem, GPU) for family in FAMILIES)
-    assert all(family.why_not(ODD, replace(GPU, backend="cuda")) for family in FAMILIES)

@@ -86,18 +86,6 @@ def test_the_database_accepts_the_fields_of_every_file(measured: Callable[[], Pa
                 "clblast_device_vendor", "clblast_device_type"} <= set(content)
 
 
-def test_rows_have_sixteen_numbers_in_alphabetical_order(measured: Callable[[], Path], tmp_path: Path) -> None:
-    seqtune.export(tmp_path / "rows.txt", "clblast-cpp", journal=measured(), problem=SMALL)
-    text = (tmp_path / "rows.txt").read_text()
-    rows = [list(map(int, row.split(","))) for row in re.findall(r"Params\{ (.*) \} \},", text)]
-    assert [len(row) for row in rows] == [16, 16, 16]
-    direct = rows[1]
-    names = sorted(xgemm_direct.KERNEL.by_name)
-    assert direct[names.index("WGD")] == 32
-    assert direct[10:] == [0] * 6
-    assert all(len(name) == 50 for name in re.findall(r'Name\{"(.*)"\}', text))
-
-
 def test_a_product_without_times_and_a_journal_without_clblast_are_refused(
         measured: Callable[[], Path], tmp_path: Path) -> None:
     with pytest.raises(MisuseError, match="no time of gemm m=8"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.formats.table import format_of
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.kernels.kernel import Kernel
-from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import use
 from tests.support.winner_files import scale_library, write_helion
 
@@ -131,27 +128,3 @@ def test_searches_of_one_problem_are_a_problem_each(names: tuple[str, str], tmp_
                            f"recorded kernel=scale search={second}": [7.0, 3.0, 9.0]}
 
 
-def test_searches_of_one_problem_in_two_files_are_a_problem_each_and_a_note_says_so(tmp_path: Path) -> None:
-    use(scale_library("128"))
-    paths = [write_searches(tmp_path / run / "scale.csv", [("", *row[1:]) for row in SCALE_ROWS if row[0] == run])
-             for run in ("r1", "r2")]
-    reader = format_of("helion-csv", "read").read
-    assert reader is not None
-    result = reader(paths, ("triton:h200",))
-    assert len(result.data.known_problems) == 2
-    assert result.notes[0].startswith("scale.csv: 2 searches have the problem recorded kernel=scale; their times do")
-    alone = reader(paths[:1], ("triton:h200",))
-    assert times(alone.data) == {"recorded kernel=scale": [0.01, 0.02]}
-    assert not alone.notes
-
-
-def test_searches_of_one_problem_are_refused_where_a_problem_has_no_feature_for_them(tmp_path: Path) -> None:
-    kernel = scale_library("128").table["mine.scale"]
-    assert isinstance(kernel, Kernel)
-    use(Library("mine", {"mine.scale": replace(kernel, operation="gemm")}, origin="a test"))
-    path = write_searches(tmp_path / "scale.csv")
-    path.with_suffix(".meta.jsonl").write_text("".join(json.dumps({
-        "run_id": run, "kernel_name": "scale", "input_shapes": "[(64, 48), (48, 32)]", "hardware": "NVIDIA H200"})
-        + "\n" for run in ("r1", "r2")))
-    with pytest.raises(MisuseError, match=r"2 searches have the problem gemm m=64 n=32 k=48, and their .*one run_id"):
-        read(path, keys=("m", "k", "_k", "n"))

@@ -89,11 +89,6 @@ def test_the_predicted_configuration_is_our_first_proposal_and_compiles(
     assert 0 < binary.metadata.shared <= device.local_memory
 
 
-def test_rows_follow_each_other_in_groups_whichever_loop_is_the_outer_one() -> None:
-    assert predicted(kernels.product, (X, Y))["loop_orders"] == [[0, 1]]
-    assert predicted(kernels.layer, LAYER)["loop_orders"] == [[1, 0]]
-
-
 def test_seeds_are_different_and_the_first_one_is_the_prediction() -> None:
     seeds = seqtune.helion.seed_configs(kernels.product, (X, Y), 3, device="triton:h200")
     assert len({str(seed) for seed in seeds}) == 3

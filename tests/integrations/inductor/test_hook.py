@@ -24,7 +24,7 @@ from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.predictor.answering import Answering
 from tests.support.confidence import expect
 from tests.support.devices import described_gpu
-from tests.support.inductor.lowering import lowered, pretended_gpu
+from tests.support.inductor.lowering import lowered
 from tests.support.learning.shipped_gpu import ship_random
 from tests.support.paths import ROOT
 from tests.support.triton.generated import compiled, load
@@ -178,14 +178,6 @@ def test_below_the_wanted_confidence_inductor_chooses(monkeypatch: pytest.Monkey
         assert len(predicted(lowered(*PRODUCTS["mm"], monkeypatch))) == 1
 
 
-def test_flex_attention_is_left_to_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
-    choices = seqtune.inductor.PredictedChoices(device="triton:h200")
-    with pretended_gpu(monkeypatch):
-        with pytest.warns(SeqtuneWarning, match="no kernel here describes its template of flex attention"):
-            found = choices.get_flex_attention_fwd_configs(64, torch.float16, "cuda")
-        assert found == InductorChoices().get_flex_attention_fwd_configs(64, torch.float16, "cuda")
-
-
 def test_options_of_a_declared_kernel_are_predicted(tmp_path: Path) -> None:
     flex = Kernel.of(
         name="mine.flex", operation="recorded", meaning="flex attention", backends=("triton",),
@@ -201,14 +193,6 @@ def test_options_of_a_declared_kernel_are_predicted(tmp_path: Path) -> None:
         assert ask(queries=64, min_confidence=0.9) == {}
     with pytest.warns(SeqtuneWarning, match="so Inductor chooses"):
         assert ask(queries=32) == {}
-
-
-def test_caches_tell_answers_apart_that_may_differ() -> None:
-    options: list[dict[str, Any]] = [{}, {"device": "triton:h200"}, {"device": "triton:a100"}, {"alone": True},
-                                     {"min_confidence": 0.5}, {"checkpoint": "default"}]
-    identities = [seqtune.inductor.PredictedChoices(**each).uuid() for each in options]
-    assert len(set(identities)) == len(options)
-    assert identities[0] == seqtune.inductor.PredictedChoices().uuid()
 
 
 def test_an_inductor_without_the_hook_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from seqtune.api.replaying import recorded_spaces
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.formats.foreign_records import ForeignRecord, ForeignRecords, to_dataset
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.record import Status
@@ -93,20 +89,6 @@ def test_rows_without_sense_are_counted_and_left_out(tmp_path: Path) -> None:
     assert len(found.rows) == len(CONFIGURATIONS) - 3
 
 
-@pytest.mark.parametrize("time", [10**400, 1e300, 1e-300, math.inf, math.nan, True])
-def test_a_number_that_no_clock_shows_is_no_time(tmp_path: Path, time: float) -> None:
-    content = cache()
-    next(iter(content["cache"].values()))["time"] = time
-    (tmp_path / "a.json").write_text(json.dumps(content))
-    assert read_cache(tmp_path / "a.json").skipped == {"neither a time nor a failure that is known": 1}
-
-
-def test_a_size_that_is_no_number_is_a_word(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({**cache(), "problem_size": [True]}))
-    data = to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner")
-    assert [problem.key for problem in data.problems()] == ["recorded kernel=toy size=True"]
-
-
 def test_caches_of_several_devices_share_their_kernel_and_others_are_told_apart(tmp_path: Path) -> None:
     both = [read_cache(write_cache(tmp_path / f"{device}.json", device)) for device in ("fast", "odd")]
     data = to_dataset(both, "kernel-tuner")
@@ -125,16 +107,6 @@ def test_what_two_files_tell_is_kept_once_whatever_the_order_of_their_parameters
     data = to_dataset([read_cache(tmp_path / name) for name in ("a.json", "b.json")], "kernel-tuner")
     assert times(data, "recorded:The-Fast-One").keys() == {key(*one) for one in CONFIGURATIONS}
     assert len(data.rows) == len(CONFIGURATIONS)
-
-
-@pytest.mark.parametrize("change", [
-    {"device_name": "\ud800 x"}, {"kernel_name": "\ud800"}, {"kernel_name": "Unknown"}, {"kernel_name": 12},
-    {"problem_size": ["\ud800"]}, {"problem_size": [10**400]}])
-def test_words_and_numbers_that_no_file_can_hold_are_read_again(tmp_path: Path, change: dict[str, Any]) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({**cache(), **change}))
-    to_dataset([read_cache(tmp_path / "a.json")], "kernel-tuner").write(tmp_path / "out.parquet")
-    recorded, = recorded_spaces(read_dataset(tmp_path / "out.parquet"))
-    assert len(recorded.seconds) == len(CONFIGURATIONS)
 
 
 def test_numbers_and_booleans_of_a_cache_are_numbers_and_booleans_in_t4(tmp_path: Path) -> None:

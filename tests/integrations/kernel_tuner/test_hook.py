@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,19 +13,14 @@ import numpy as np
 import pytest
 
 from seqtune.api import exchanging as exchange
-from seqtune.data.dataset import Dataset
-from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError, is_installed
 from seqtune.integrations.kernel_tuner.hook.strategy import search, space_of, warm_start
 from seqtune.integrations.kernel_tuner.hook.warm_start import WarmStart
 from seqtune.kerneltuner import strategy
-from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random
-from tests.support.command_line import Refused
 from tests.support.installation.optional import needs
-from tests.support.learning.short_training import QUICK
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, cache, milliseconds, write_cache
 
 INSTALLED = is_installed("kernel_tuner")
@@ -132,17 +126,6 @@ class NewSearchspace(Searchspace):
         self.list = [(block, tile, order, 1000) for block, tile, order, _ in self.list] + [(32, 8, 1, 1000)]
 
 
-@pytest.fixture(name="checkpoint", scope="module")
-def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("caches")
-    exchange.import_data("kernel-tuner", caches(folder), folder / "caches.parquet", keys=("fixed",))
-    tasks = measured_tasks(Dataset.read(folder / "caches.parquet"), held_out=False)
-    assert tasks[0].problem.key == "recorded fixed=100 kernel=toy size_x=100 size_y=480"
-    assert [parameter.name for parameter in tasks[0].task.kernels[0].parameters] == ["block", "tile", "order"]
-    trained, _ = train_model(tasks, [], replace(QUICK, epochs=2, validation=0.0, confidence=False))
-    return trained.save(folder / "checkpoint")
-
-
 def test_a_checkpoint_of_caches_proposes_first_and_then_the_search_goes_on(checkpoint: Path) -> None:
     func: Any = CostFunc(None)
     func.runner = runner(1000)
@@ -156,27 +139,6 @@ def test_a_checkpoint_of_caches_proposes_first_and_then_the_search_goes_on(check
         {**settings, "fixed": 1000} for settings in proposed]
     assert func.called[0] == (64, 2, 1, 1000)  # the best in every cache
     assert len(set(func.called)) == len(func.called) > 3
-
-
-def test_what_a_search_is_about_can_be_named(checkpoint: Path) -> None:
-    space, nothing = NewSearchspace(), SimpleNamespace()
-    for problem in ({"size_x": 1000, "size_y": 480}, "size_x=1000 size_y=480"):
-        warm = WarmStart(checkpoint, problem, "toy", "The Fast One", count=2)
-        assert len(warm.proposals(space.tune_params, space.list, nothing)) == 2
-    with pytest.raises(MisuseError, match="no feature 'depth' of problems; it knows fixed, kernel, size_x, size_y"):
-        WarmStart(checkpoint, {"depth": 3}).proposals(space.tune_params, space.list, runner(1000))
-    with pytest.raises(MisuseError, match="does not know the kernel 'other'; it knows toy"):
-        WarmStart(checkpoint, kernel="other")
-    with pytest.raises(MisuseError, match="has the parameters block tile order, tune_kernel got block tile"):
-        WarmStart(checkpoint).proposals({"block": [16], "tile": [1, 2]}, [(16, 1)], runner(1000))
-    with pytest.raises(MisuseError, match="knows no configuration of this search space"):
-        WarmStart(checkpoint).proposals({**space.tune_params, "tile": [8, 16]}, [(32, 8, 1, 1000)], runner(1000))
-
-
-def test_a_prediction_for_a_kernel_of_caches_says_who_can_make_it(checkpoint: Path, refused: Refused) -> None:
-    message = refused("predict", "recorded", "kernel=toy", "size_x=500", "--checkpoint", checkpoint)
-    assert 'strategy("predictor", checkpoint=...) proposes some' in message
-    assert "--library" in message
 
 
 def test_a_warm_start_that_cannot_be_is_refused_before_the_search(checkpoint: Path, tmp_path: Path) -> None:

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.api.exchanging import import_data
-from seqtune.data.formats.table import find_files
-from seqtune.errors import FormatError, MisuseError
+from seqtune.errors import FormatError
 from seqtune.integrations.miopen.formats.files import FileLimits, read
 from seqtune.integrations.miopen.formats.importing import read_files
 from tests.data.test_bounded_files import MEGABYTE, most_memory
@@ -57,13 +55,6 @@ def test_a_file_that_is_none_of_miopens_is_refused_in_one_line(content: bytes, t
     assert "\n" not in str(caught.value)
 
 
-def test_a_perf_db_without_labels_is_empty(tmp_path: Path, capsys: Any) -> None:
-    path = perf_db(tmp_path / "gfx906_60.db", LABELS, ["DELETE FROM perf_db"])
-    assert len(read_files([path])[0]) == 0
-    assert main(["evaluate", "miopen", "--data", str(path)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
 def test_what_was_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "gfx90878.HIP.fdb.txt.bz2"
     path.write_bytes(b"".join(bz2.compress(line.encode()) for line in NEW_FIND.splitlines(keepends=True)))
@@ -77,14 +68,6 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
         read(path, FileLimits(text=1_000_000))
 
 
-def test_every_form_of_file_is_found_in_a_folder(tmp_path: Path) -> None:
-    names = {"gfx906_60.db", "gfx906_60.db.bz2", "gfx906_60.db.txt", "gfx906_60.HIP.fdb.txt", "gfx906_60_1.1.0.udb",
-             "gfx906_60.HIP.fdb.txt.bz2", "gfx906_60.HIP.3_3_0.udb.txt", "gfx906_60.HIP.3_3_0.ufdb.txt"}
-    for name in (*names, "gfx906_60.kdb", "notes.txt"):
-        (tmp_path / name).touch()
-    assert {path.name for path in find_files("miopen", [tmp_path])} == names
-
-
 def test_what_is_no_file_of_miopens_is_called_what_it_is(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "labels.parquet").touch()
     for name, says in (("gfx906_60.db", "no such file"), ("nowhere", "no such file"), ("labels.parquet", "data set")):
@@ -95,11 +78,6 @@ def test_what_is_no_file_of_miopens_is_called_what_it_is(tmp_path: Path, capsys:
     for form in ("t4", "miopen-udb"):
         assert main(["export", "--format", "miopen-foo", "--data", "x", "--out", str(tmp_path / "out")]) == 2
         assert form in capsys.readouterr().err
-
-
-def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MisuseError, match="no file of miopen in"):
-        import_data("miopen", [tmp_path], tmp_path / "out.parquet")
 
 
 @pytest.mark.parametrize(("content", "says"), [

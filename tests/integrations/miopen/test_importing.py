@@ -93,14 +93,6 @@ def test_rows_that_make_no_sense_are_counted_and_left_out(tmp_path: Path) -> Non
     assert report["skipped"]["ConvUnheardOf: no search space is known"] == 1
 
 
-def test_a_find_db_with_a_problem_left_out_keeps_each_time_with_its_solver(tmp_path: Path) -> None:
-    path = tmp_path / "gfx90878.HIP.fdb.txt"
-    path.write_text(NEW_FIND.replace("64-28-28-1x1", "999999999999-28-28-1x1", 1))
-    data, (report,) = read_files([path])
-    assert sum(report["skipped"].values()) == 2
-    assert sorted(data.rows["kernel"]) == ["miopen.GemmBwd1x1_stride2", "miopen.GemmFwdRest"]
-
-
 FOUND = "64-28-28-3x3-64-28-28-8-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:0.01,0,miopenConvolutionFwdAlgoGEMM"
 
 
@@ -127,16 +119,6 @@ def test_the_reason_why_a_row_is_left_out_names_the_word(before: str, after: str
     data, (report,) = read_files([path])
     assert len(data) == 1
     assert report["skipped"] == {reason: 2}
-
-
-def test_a_perf_db_names_unknown_words_and_solvers_too(tmp_path: Path) -> None:
-    good = "2x64x28x28x1x1x1x1x256x32x0x0x0x1x1x0x1x1x0x0x1xNCHWxFP32xF"
-    label = {"ConvAsm1x1U": "1,16,4,16,1,2,1,2"}
-    contents = {good: {**label, "Conv Asm": "1"}, good.replace("FP32", "FP8"): label,
-                good.replace("NCHW", "CHWN"): label}
-    (_, (report,)) = read_files([perf_text(tmp_path / "gfx906_60.udb.txt", contents)])
-    assert report["skipped"] == {"'Conv Asm' is no name of a solver": 1, "element types FP8 are not known here": 1,
-                                 "the layout CHWN is not known here": 1}
 
 
 def test_a_foreign_file_cannot_make_a_reason_for_each_of_its_lines(tmp_path: Path) -> None:

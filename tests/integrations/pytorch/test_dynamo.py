@@ -216,14 +216,6 @@ def test_whole_numbers_may_be_operands(compiled: Compiler) -> None:
         fast(torch.tensor([[0, 9, 1]]), mask, 2)
 
 
-def test_models_and_inputs_of_the_inference_mode_are_computed(compiled: Compiler) -> None:
-    with torch.inference_mode():
-        model, x = mlp(), torch.randn(5, 8)
-        fast = compiled(model)
-        for _ in range(2):
-            assert same(fast, model, x)
-
-
 @pytest.mark.parametrize(("wrong", "says"), [
     ({"fallbak": "eager"}, "no option 'fallbak'; its options are verify, seconds, checkpoint, journal, fallback"),
     ({"fallback": "none"}, "fallback='none' is not one of inductor, eager"),
@@ -304,13 +296,6 @@ def test_what_fails_at_a_call_goes_to_the_fallback_unless_an_operand_was_written
             assert torch.equal(before, x + 1)
 
 
-def test_a_damaged_checkpoint_of_the_options_is_no_reason_to_fall_back(compiled: Compiler, tmp_path: Path,
-                                                                      noting: Callable[..., Any]) -> None:
-    fast = compiled(mlp(), backend=noting({"verify": False, "fallback": "eager", "checkpoint": str(tmp_path)}))
-    with pytest.raises(MisuseError):
-        fast(torch.randn(5, 8))
-
-
 def test_bf16_weights_on_a_cpu_that_does_not_multiply_them_go_to_the_fallback(
         compiled: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)).bfloat16().eval()
@@ -330,11 +315,6 @@ def test_a_forked_process_computes_without_the_threads_of_its_parent(compiled: C
                                          num_workers=1, timeout=60, multiprocessing_context="fork",
                                          collate_fn=lambda _: fast(x))
     torch.testing.assert_close(list(loader), [expected])
-
-
-def test_a_mode_is_refused_in_one_line() -> None:
-    with pytest.raises(MisuseError, match=r"^the backend seqtune has no mode 'max-autotune'; give options instead$"):
-        backend(torch.fx.symbolic_trace(nn.Linear(3, 3)), [torch.randn(2, 3)], mode="max-autotune")
 
 
 @pytest.mark.parametrize("option", [{"journal": "."}, {"journal": ""}, {"checkpoint": b"x"}, {"seconds": True},

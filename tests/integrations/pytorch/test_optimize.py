@@ -18,7 +18,7 @@ from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.cores import usable_cpus
 from tests.support.llvm import needs_llvm
-from tests.support.torch_models import Branching, Residual, Tied, norm_net, random_norms, same
+from tests.support.torch_models import Branching, Residual, norm_net, random_norms, same
 
 pytestmark = needs_llvm
 
@@ -141,13 +141,6 @@ def test_what_no_kernel_computes_stays_pytorch_s(quick: Callable[..., Optimized]
     assert same(fast, model, x)
 
 
-def test_tied_weights_may_meet_several_shapes(quick: Callable[..., Optimized]) -> None:
-    model, x = Tied().eval(), torch.randn(1, 8, 14, 14)
-    fast = quick(model, x)
-    assert [choice.problem["h"] for choice in fast.choices] == [14, 12, 10]
-    assert same(fast, model, x)
-
-
 def test_other_shapes_and_keywords_go_through_the_original(quick: Callable[..., Optimized]) -> None:
     model = norm_net()
     fast = quick(model, torch.randn(1, 3, 20, 20))
@@ -167,26 +160,6 @@ def test_where_a_model_cannot_be_exported_its_parts_are(quick: Callable[..., Opt
     assert isinstance(fast.model, Branching)
     assert isinstance(fast.model.norm_net, Compiled)
     assert same(fast, model, x)
-
-
-class Viewing(nn.Module):
-    """A module that needs contiguous tensors."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.classes = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 1), nn.Linear(4 * 36, 5)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.first(x)
-        return x, self.classes(self.second(x.view(x.shape[0], 8, -1).view(x.shape)).view(x.shape[0], -1))
-
-
-def test_tensors_may_be_viewed_as_in_the_original(quick: Callable[..., Optimized]) -> None:
-    model, x = Viewing().eval(), torch.randn(2, 3, 8, 8)
-    fast = quick(model, x)
-    assert len(fast.choices) == 3
-    assert same(fast, model, x)
-    assert [one.stride() for one in fast(x)] == [one.stride() for one in model(x)]
 
 
 def test_two_inputs_and_a_dictionary_of_results(quick: Callable[..., Optimized]) -> None:
@@ -294,17 +267,6 @@ def test_tensors_without_values_or_strides_are_refused_in_one_line() -> None:
     for example in (torch.eye(8).to_sparse(), torch.nested.nested_tensor([torch.ones(2, 8)])):
         with pytest.raises(MisuseError, match="the example input is a sparse or nested tensor"):
             optimize(nn.Linear(8, 4).eval(), example, device="llvm:1", verify=False)
-
-
-def test_a_sparse_tensor_of_the_example_s_shape_goes_through_the_original(quick: Callable[..., Optimized]) -> None:
-    model, x = nn.Linear(8, 4).eval(), torch.eye(8)
-    with torch.no_grad():
-        torch.testing.assert_close(quick(model, x)(x.to_sparse()), model(x))
-
-
-def test_a_layer_that_no_kernel_computes_is_named_with_the_reason(quick: Callable[..., Optimized]) -> None:
-    with pytest.raises(MisuseError, match=r"aten.linear: a product that no kernel computes \(m=1048577 is outside"):
-        quick(nn.Linear(1, 1).eval(), torch.zeros(2**20 + 1, 1))
 
 
 def test_whatever_fails_inside_is_a_misuse_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,12 +84,6 @@ def test_sglang_names_files_of_scales_per_channel(quantization: dict[str, object
     assert (file.file.name("vllm"), file.note) == ("E=128,N=768,device_name=NVIDIA_H200,dtype=fp8_w8a8.json", "")
 
 
-def test_plain_weights_have_no_scales_in_their_names(tmp_path: Path) -> None:
-    path = write_model(tmp_path, "qwen3-moe", quantization_config=CHANNEL)
-    for dtype, part in (("bf16", ""), ("int8_w8a16", ",dtype=int8_w8a16")):
-        assert names(path, "sglang", dtype=dtype)[0] == f"E=128,N=768,device_name=NVIDIA_H200{part}.json"
-
-
 @pytest.mark.parametrize("block", [[128, 128], "128x128"])
 def test_blocks_of_compressed_tensors_are_in_the_names(block: object, tmp_path: Path) -> None:
     path = write_model(tmp_path, "qwen3-moe", quantization_config={
@@ -166,31 +160,6 @@ def test_a_log_of_another_model_is_one_line(sizes: str, misfit: str, tmp_path: P
     log.write_text(f"Using default MoE config. {ADVICE} ['/configs/{sizes},device_name=NVIDIA_H200.json']\n")
     with pytest.raises(SeqtuneError, match=rf"server\.log names {sizes},dev.*mixtral\.json \({misfit}"):
         wanted_files(ServingRequest(write_model(tmp_path, "mixtral"), log), "vllm", None)
-
-
-def test_names_in_a_log_that_are_not_known_here_are_left_out(tmp_path: Path) -> None:
-    log = tmp_path / "server.log"
-    others = "".join(f"Using default MoE config. {ADVICE} /configs/E=8,N=14336,device_name={rest}.json\n"
-                     for rest in ("FOO9000", "NVIDIA_H200,dtype=nvfp4_w4a4"))
-    log.write_bytes((others + VLLM_LOG).encode("utf-16"))  # as PowerShell's redirection writes it
-    files, left_out = wanted_files(ServingRequest(write_model(tmp_path, "deepseek-v3"), log), "vllm", None)
-    assert len(files) == 2
-    assert left_out == {
-        "E=8,N=14336,device_name=FOO9000.json": "a GPU without known facts",
-        "E=8,N=14336,device_name=NVIDIA_H200,dtype=nvfp4_w4a4.json": "a dtype or sizes that are not known here"}
-    log.write_text(others)
-    with pytest.raises(FormatError, match=r"server\.log names no file that can be written; .*FOO9000"):
-        wanted_files(ServingRequest(missing_from=log), "vllm", None)
-
-
-@pytest.mark.parametrize("line", [
-    "", "Using default MoE config", "Using default MoE config E=8,N=1,device_name=a/../../b.json",
-    "Config file not found at E=8,N=1,device_name=a.json"])
-def test_a_log_without_such_warnings_is_one_line(line: str, tmp_path: Path) -> None:
-    log = tmp_path / "server.log"
-    log.write_text(line)
-    with pytest.raises(FormatError):
-        wanted_files(ServingRequest(missing_from=log), "vllm", None)
 
 
 def test_a_gpu_is_found_by_every_spelling_of_its_name() -> None:

@@ -13,8 +13,8 @@ import pytest
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
 from seqtune.data.record import Status
-from seqtune.errors import FormatError, MisuseError
-from seqtune.integrations.triton.formats import key_features, read_autotune
+from seqtune.errors import FormatError
+from seqtune.integrations.triton.formats import read_autotune
 from seqtune.kernels.task import Task
 
 KEY = [512, 1024, 256, "torch.float16", "torch.float16", "torch.float32"]
@@ -70,13 +70,6 @@ def test_files_of_one_name_are_told_apart_by_folder_and_problem(
     shown = capsys.readouterr().out
     assert "autotune.json" not in shown
     assert "matmul M=777 N=1024 K=256 dtype=float16 dtypes=float16-float16-float32: left out 1" in shown
-
-
-def test_entries_without_names_are_numbered() -> None:
-    assert key_features([3, True, None, "torch.bfloat16"]) == {
-        "key_0": 3, "key_1": "True", "key_2": "None", "dtype": "bfloat16"}
-    with pytest.raises(MisuseError, match="a key has 2 entries, and 3 names were given"):
-        key_features([3, "torch.float16"], ["M", "N", "K"])
 
 
 def test_options_that_some_configurations_set_are_parameters_of_all(tmp_path: Path) -> None:
@@ -137,11 +130,6 @@ def test_a_misuse_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().err
     assert reason in said
     assert said.count("\n") == 1
-
-
-def test_other_formats_take_no_names_of_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", "t4", str(tmp_path), "--out", str(tmp_path / "o.parquet"), "--keys", "M"]) == 2
-    assert "leave out --keys" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("value", "kind"), [(None, "null"), ([1, 2], "a list"), ({"a": 1}, "an object"),

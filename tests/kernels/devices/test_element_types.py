@@ -13,9 +13,7 @@ from seqtune.kernels.devices.element_types import (
     decode,
     encode,
     rounded,
-    sizes_expression,
 )
-from seqtune.kernels.expression import Expression
 
 TORCH = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NUMBERS = np.concatenate([np.random.default_rng(0).standard_normal(2000), [0.0, -0.0, 1.0, 1 / 3, 65504.0, np.inf],
@@ -63,15 +61,6 @@ def test_an_entry_s_names_and_sizes_agree(element: ElementType) -> None:
     poisoned = np.frombuffer(bytes([element.poison]) * element.size, element.stored)
     assert np.isnan(decode(poisoned, element.name)).all() == element.is_float
     assert (element.tolerance > 0) == element.is_float
-
-
-def test_products_of_whole_numbers_have_sums_of_32_bits() -> None:
-    assert ELEMENT_TYPES["int8"].result is ELEMENT_TYPES["int32"]
-    assert ELEMENT_TYPES["bf16"].result is ELEMENT_TYPES["bf16"]
-
-
-def test_the_bytes_of_a_feature_s_types_are_an_expression() -> None:
-    assert Expression(sizes_expression(("fp32", "bf16", "int8")))({"dtype": "bf16"}) == 2
 
 
 def test_an_element_type_that_is_not_stored_is_refused() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from seqtune.kernels.devices.occupancy import LIMITS, blocks_by_limit, blocks_per_unit, occupancy
+from seqtune.kernels.devices.occupancy import LIMITS, blocks_by_limit, occupancy
 from tests.support.devices import described_gpu
 
 # (GPU, threads, registers, shared bytes) -> blocks by limit, as `cuda_occupancy.h` of CUDA 13.0 computes them with the
@@ -34,23 +33,6 @@ def test_the_smallest_limit_decides_and_is_named() -> None:
     assert tight.share == 8 / 64
     assert occupancy(described_gpu("cuda", "h200"), 1024, 65, 0).blocks == 0
     assert occupancy(described_gpu("cuda", "h200"), 128, 16, 0).limit == "threads"
-
-
-def test_a_block_larger_than_the_device_allows_does_not_fit() -> None:
-    h200 = described_gpu("cuda", "h200")
-    assert occupancy(h200, 128, 32, h200.local_memory).blocks == 1
-    assert occupancy(h200, 128, 32, h200.local_memory + 1).blocks == 0
-    assert occupancy(h200, 1025, 8, 0).limit == "threads"
-
-
-def test_columns_give_what_numbers_give() -> None:
-    generator = np.random.default_rng(0)
-    a100 = described_gpu("cuda", "a100")
-    threads, registers, shared = (generator.integers(1, most, 50) for most in (1025, 256, 170_000))
-    blocks = blocks_per_unit(a100, threads, registers, shared)
-    alone = [occupancy(a100, *map(int, row)).blocks for row in zip(threads, registers, shared, strict=True)]
-    assert blocks.tolist() == alone
-    assert blocks_per_unit(a100, 128, registers, 0).shape == (50,)
 
 
 def test_amds_waves_of_64_share_four_register_files() -> None:

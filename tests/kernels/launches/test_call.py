@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from seqtune.errors import KernelError
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call import (
     BufferArgument,
     Call,
@@ -19,11 +17,9 @@ from seqtune.kernels.launches.call import (
     ScalarArgument,
     WorkspaceArgument,
 )
-from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.launches.entry_arguments import entry_arguments
 from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,3 @@ def test_a_buffer_that_two_launches_read_in_different_packings_is_a_mistake() ->
         call(BufferArgument("weights", "fp32"), BufferArgument("weights", "fp32", Same())).buffers()
 
 
-def test_a_kernel_of_threads_has_no_call() -> None:
-    device, configuration = Device("llvm:avx2:1", "llvm", "a", "avx2"), Configuration.of("llvm.gemm", {})
-    with pytest.raises(KernelError, match=r"llvm\.gemm has no code that llvm can call"):
-        call_of(kernel("llvm.gemm"), product(), device, configuration)

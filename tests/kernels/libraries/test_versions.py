@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -96,26 +95,6 @@ def test_a_module_that_a_triton_kernel_imports_is_in_the_version(tmp_path: Path)
     assert kernel(tmp_path, text).version != first.version
 
 
-@pytest.mark.parametrize("language", ["OpenCL", "CUDA"])
-def test_a_header_of_a_t1_file_s_kernel_is_in_the_version(language: str, tmp_path: Path) -> None:
-    (tmp_path / "go.cl").write_text('#include "sum.h"\n__kernel void go(__global int *y) { y[0] = SUM; }\n')
-    (tmp_path / "sum.h").write_text("#define SUM 1\n")
-    content = {"ConfigurationSpace": {"TuningParameters": [{"Name": "width", "Type": "int", "Values": "[1, 2]"}]},
-               "KernelSpecification": {
-                   "Language": language, "KernelName": "go", "KernelFile": "go.cl", "GlobalSize": {"X": "8"},
-                   "LocalSize": {"X": "width"}, "Arguments": [
-                       {"Name": "y", "Type": "int32", "MemoryType": "Vector", "Size": 8, "AccessType": "ReadWrite",
-                        "FillType": "Constant", "FillValue": 0}]}}
-    (tmp_path / "go.json").write_text(json.dumps(content))
-    first = read_library(tmp_path / "go.json").kernel("go.go")
-    (tmp_path / "sum.h").write_text("#define SUM 1  // one\n")
-    assert read_library(tmp_path / "go.json").kernel("go.go").version == first.version
-    (tmp_path / "sum.h").write_text("#define SUM 2\n")
-    edited = read_library(tmp_path / "go.json").kernel("go.go")
-    assert changes(dict(first.parts), edited) == "sum.h has changed"
-    assert not is_todays(edited, first.version, dict(first.parts))
-
-
 def test_another_process_reads_the_same_version_from_the_text_of_a_library(tmp_path: Path) -> None:
     (tmp_path / "stencil.c").write_text('#include "a.h"\nvoid stencil() { A }\n')
     (tmp_path / "a.h").write_text("#define A 1\n")
@@ -162,15 +141,6 @@ def test_modules_that_a_program_imports_are_in_the_version_of_a_command(run: str
     first = kernel(tmp_path, text)
     (tmp_path / edited).write_text((tmp_path / edited).read_text() + "MORE = 2\n")
     assert changes(dict(first.parts), kernel(tmp_path, text)) == f"{edited} has changed"
-
-
-@pytest.mark.parametrize(("line", "name"), [
-    ('sys.path.insert(0, "lib")', "sys.path"), ("importlib.import_module(name)", "import_module")])
-def test_an_import_that_only_running_tells_is_remarked(line: str, name: str, tmp_path: Path) -> None:
-    (tmp_path / "prog.py").write_text(f"import importlib, sys\n{line}\nimport helper\n")
-    library = read_library(write(tmp_path, COMMAND + 'run = ["python3", "prog.py", "{n}"]\n'))
-    ((_, message),) = library.unfollowed["stale.k"]
-    assert message == f"prog.py uses {name}, which may import files that the version does not cover"
 
 
 @pytest.mark.parametrize(("name", "line"), [("prog.py", "x = 1\n"), ("prog.c", "int x;\n")])

@@ -149,44 +149,6 @@ def test_signatures_are_read_or_it_is_said_why_not(source: str, entry: str, expe
                 for parameter in signature.parameters] == expected
 
 
-DECLARATIONS = """typedef struct { float4 pos; float w, *next; } Body;
-enum { NONE, SOME = 3 };
-struct Pair { int a, b; };
-constant float table[3] = {1.0f, 2e-3f, .5f}, other = 1;
-#define LOOP(i, n) for (int i = 0; i < n; i++)
-#define CAT(a, b) a##b
-#define JOIN(a, b) CAT(a, b)
-static inline float helper(const __global Body *restrict bodies, int count, float2 scale) {
-    return bodies[count].pos.x * scale.x;
-}
-kernel __attribute__((vec_type_hint(float4))) void run(global Body *bodies, global float *out, local float *shared,
-                                                       read_only image2d_t img, sampler_t s, uint n) {
-    struct Pair p = {1, 2};
-    size_t i = get_global_id(0), j, k = 3, *q = &i;
-    Body b = bodies[i], *c;
-    LOOP(m, 4) { out[m] += b.w * p.a + table[m % 3] + other + SOME; }
-    if (i > n) goto end; else i = k;
-    float JOIN(u, 1) = 2 + CLK_LOCAL_MEM_FENCE;
-    switch (n) { case NONE: { int deep = 1; out[0] = deep; } break; default: int tail = 0; out[1] = tail; }
-    for (uint a = 0, z = 1; a < z; a++, z--) out[a] = helper(bodies, (int)a, (float2)(1.0f, M_PI_F)) + INFINITY + u1;
-#ifdef OPTIONAL
-    out[0] = OPTIONAL;
-#endif
-end:
-    return; // not this
-}
-"""
-
-
-def test_names_that_a_source_declares_in_any_way_are_not_undefined() -> None:
-    assert undefined_names(CText.of(DECLARATIONS), {"u1"}) == []
-    for old, new, name in (("other = 1", "outer = 1", "other"), ("int count,", "int counter,", "count"),
-                           ("+ SOME", "+ SOMA", "SOMA"), ("i < n; i++", "i < n * step; i++", "step"),
-                           ("+= b.w", "+= bb.w", "bb"), ("Body b =", "Bodies b =", "Bodies")):
-        assert old in DECLARATIONS
-        assert undefined_names(CText.of(DECLARATIONS.replace(old, new)), {"u1"})[:1] == [name]
-
-
 def test_a_source_that_is_hostile_is_read_in_bounded_time() -> None:
     began = time.process_time()
     for text in ("/*" * 20_000, "f(" * 20_000, "kernel " * 9_000, "typedef " * 9_000, "a b(" * 10_000, "x[" * 20_000,
@@ -200,10 +162,3 @@ def test_a_source_that_is_hostile_is_read_in_bounded_time() -> None:
     assert time.process_time() - began < 60  # seconds of CPU; with a quadratic step it takes minutes, else three
 
 
-def test_a_parameter_that_is_named_like_an_argument_is_remarked(tmp_path: Path) -> None:
-    changes = (("work = [1, 2]", "work = [1, 2], x = [1, 2]"), ('FACTOR = "2"', 'FACTOR = "2", y = "1"'),
-               ("FACTOR;", "FACTOR + x;"))
-    replaced = "is an argument of scale, and the compiler replaces its name by the value: give one of them another name"
-    assert findings(tmp_path, *changes) == [
-        ("7:30", "x is an array of scale, too, and in `arguments` it stands for the parameter's value"),
-        ("7:30", f"x {replaced}"), ("19:26", f"y {replaced}")]

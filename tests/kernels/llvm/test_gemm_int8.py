@@ -19,7 +19,7 @@ from seqtune.kernels.llvm.launch import Launch
 from seqtune.kernels.llvm.text.elements import WORD_METHODS, Element
 from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import kernel, kernels_for
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
@@ -114,13 +114,6 @@ def test_it_takes_no_epilogue() -> None:
 def test_what_it_does_not_compute_is_refused_with_a_reason(features: dict[str, Any], reason: str) -> None:
     problem = Problem.make("gemm", **{"m": 8, "n": 8, "k": 8, "dtype": "int8", **features})
     assert reason in str(FAMILY.why_not(problem, device_of("llvm")))
-
-
-def test_it_is_the_only_kernel_of_int8_products_on_cpus() -> None:
-    problem = Problem.make("gemm", m=8, n=8, k=8, dtype="int8")
-    assert [family.name for family in kernels_for(problem, device_of("llvm"))] == ["llvm.gemm_int8"]
-    with pytest.raises(KernelError, match="only in fp32, bf16 and int8"):
-        Element("fp16")
 
 
 def test_without_avx512_the_dots_are_those_of_avx_vnni() -> None:

@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -143,18 +142,6 @@ def test_names_that_are_to_be_typed_are_whole_and_quoted(name: str, typed: str, 
     assert len(read_onnx(path, input_sizes([*shlex.split(typed)[1:]])).nodes) == 1
 
 
-def test_as_many_names_are_advised_as_fit_into_a_message(tmp_path: Path) -> None:
-    names = [letter * 700 for letter in "abc"]
-    path = write_onnx(tmp_path / "long.onnx", [
-        node("Add", names[:2], ["s"]), node("Add", ["s", names[2]], ["t"]), node("MatMul", ["t", "w"], ["y"])],
-        dict.fromkeys(names, (None, 4, 8)), {"w": (8, 8)})
-    with pytest.raises(ProblemError) as asked:
-        read_onnx(path)
-    assert str(asked.value).endswith(f"give --input {names[0]}=1x4x8 --input {names[1]}=1x4x8")
-    with pytest.raises(ProblemError, match=r"'b+', and 1 more$"):
-        read_onnx(path, {"z": (1,)})
-
-
 @pytest.mark.parametrize(("operator", "reason"), [
     ("CausalConvWithState", "a causal convolution"), ("LinearAttention", "linear attention"),
     ("GroupedMatMul", "a grouped product"), ("FlexAttention", "attention"), ("QLinearConv", "a quantized convolution"),
@@ -164,18 +151,6 @@ def test_as_many_names_are_advised_as_fit_into_a_message(tmp_path: Path) -> None
                                                            "products")])
 def test_operators_with_products_are_told_by_their_name_or_schema(operator: str, reason: str) -> None:
     assert products_in(operator) == reason
-
-
-def test_an_operator_is_told_by_what_its_schema_says_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    doc = "Mixes channels by a matrix\n multiplication, then by attention. More."
-    monkeypatch.setattr(onnx.defs, "get_schema", lambda name: SimpleNamespace(doc=doc, has_function=False))
-    assert products_in.__wrapped__("ChannelMixer") == "a product"
-
-
-def test_an_operator_that_is_newer_than_the_package_is_left_out_by_name(tmp_path: Path) -> None:
-    found = one_node(tmp_path, "FutureBlock", {"x": (8, 8)}, {"w": (8, 8)})
-    assert [(each.operator, each.reason) for each in found.undescribed] == [
-        ("FutureBlock", f"onnx {onnx.__version__} does not know it; it may hold products")]
 
 
 def test_sizes_that_a_model_computes_are_followed(tmp_path: Path) -> None:
@@ -238,13 +213,6 @@ def test_what_is_no_onnx_file_is_said_in_a_line(content: bytes, says: str, tmp_p
     (tmp_path / "odd.onnx").write_bytes(content)
     with pytest.raises(FormatError, match=says):
         read_onnx(tmp_path / "odd.onnx")
-
-
-def test_names_that_are_no_text_are_a_line(tmp_path: Path) -> None:
-    path = write_network(tmp_path / "network.onnx")
-    path.write_bytes(path.read_bytes().replace(b"second", b"sec\xffnd"))
-    with pytest.raises(FormatError, match="a name in it is not UTF-8"):
-        read_onnx(path)
 
 
 @pytest.mark.parametrize(("bounds", "says"), [

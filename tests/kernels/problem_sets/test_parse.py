@@ -8,7 +8,6 @@ import pytest
 from seqtune.errors import FormatError, ProblemError, SeqtuneWarning
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.from_torch import from_module
-from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.problem_sets.parse import (
     LARGEST_FILE,
     ProblemLine,
@@ -52,14 +51,6 @@ def test_a_feature_may_be_unknown() -> None:
     for text in ("unknown", "?", "UNKNOWN"):
         assert parse_problem(f"conv2d c=64 h={text} w=56 k=64 r=3 pad=1")["h"] is None
         assert parse_problem(f"gemm m={text} n=3 k=4 bias=?").features[0] == ("m", None)
-
-
-def test_a_recorded_problem_keeps_its_names() -> None:
-    assert parse_problem("recorded Size=3 mode='a b' rate=1.5").features == (
-        ("Size", 3),
-        ("mode", "a b"),
-        ("rate", 1.5),
-    )
 
 
 @pytest.mark.parametrize(
@@ -195,13 +186,6 @@ def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path: Path) -> No
     for name in ("resnet19", "x" * 5000, "a\x00b"):
         with pytest.raises(ProblemError, match=r"no problem set and no file .*; the sets are resnet18"):
             problem_set(name)
-
-
-def test_a_problem_set_is_a_network_or_a_file() -> None:
-    assert problem_set("ResNet18") == network("resnet18")
-    assert problem_set("vgg16:4") == network("vgg16", batch=4)
-    with pytest.raises(ProblemError, match="'many' is no batch"):
-        problem_set("vgg16:many")
 
 
 def fake_conv(**change: object) -> SimpleNamespace:

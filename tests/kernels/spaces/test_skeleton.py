@@ -9,11 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seqtune.kernels.devices.device import Device
 from seqtune.kernels.enumeration import enumerate_rows
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter, Setting
-from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
@@ -79,15 +77,6 @@ def test_problems_that_a_constraint_excludes_have_no_rows() -> None:
         assert len(found) == rows
 
 
-def test_values_that_only_a_problem_excludes_leave_the_space_to_enumeration() -> None:
-    family = Kernel.of(
-        name="recorded.toy", operation="recorded", meaning="", default={"a": 1}, parameters=(Parameter("a", (1, 70)),),
-        derived=(("lanes", "a << 2"),), constraints=(("a <= size", "fits"), ("1 << a <= size", "is a power")))
-    assert np.array_equal(SearchSpace(family, Problem.make("recorded", size=8), _recorded()).rows, [[0]])
-    skeleton = Skeleton.of(family, ())
-    assert skeleton is None or skeleton.rows((("size", 8),)) is None
-
-
 def test_integers_of_more_than_64_bits_have_no_table() -> None:
     family = Kernel.of(
         name="recorded.toy", operation="recorded", meaning="", default={"a": 1},
@@ -96,10 +85,6 @@ def test_integers_of_more_than_64_bits_have_no_table() -> None:
     assert tables.at("cells", {0: np.zeros(2, np.intp)}) is None
     without = replace(family, constraints=(Constraint.of("cells > 0", "is something"),))
     assert len(enumerate_rows(without, (("size", 3),))) == 2
-
-
-def _recorded() -> Device:
-    return Device("recorded:any", "recorded", "unknown", "none")
 
 
 PARAMETERS = (Parameter("a", (1, 2, 3, 4, 6)), Parameter("b", ("rows", "columns")), Parameter("c", (0, 1, 2, 5, 7)),
@@ -135,25 +120,6 @@ def test_the_rows_of_each_problem_are_those_of_enumeration(constraints: tuple[st
             rows, wanted = source.rows(values), enumerate_rows(family, values)
             np.testing.assert_array_equal(rows, wanted)
             assert rows.dtype == wanted.dtype
-
-
-def test_powers_of_constants_do_not_keep_a_constraint_from_a_table() -> None:
-    family = toy(("a * e * n < 2 ** 31",))
-    skeleton = Skeleton.of(family, ())
-    assert skeleton is not None
-    for n in (12, 1 << 26):
-        rows = skeleton.rows(identity_of(family, n=n))
-        assert rows is not None
-        np.testing.assert_array_equal(rows, enumerate_rows(family, identity_of(family, n=n)))
-
-
-def test_a_power_of_constants_that_no_float_holds_is_compared_exactly() -> None:
-    family = toy(("a * e * n < 2147483647 ** 64",))
-    source = LazySkeleton(family, ())
-    for n in (12, 64):
-        names = identity_of(family, n=n)
-        np.testing.assert_array_equal(source.rows(names), enumerate_rows(family, names))
-        assert len(source.rows(names))
 
 
 @pytest.mark.parametrize("values", [(0.25, 0.5, 1.0), (True, False), (1, 1.0, True)])

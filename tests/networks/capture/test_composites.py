@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from seqtune.networks.capture.composites import Composites
 from tests.networks.capture.functions import Function, check
@@ -32,11 +30,6 @@ def in_parts(y: Tensor) -> Tensor:
     return first.swapaxes(2, 3) * second.swapaxes(2, 3)
 
 
-def in_chunks(y: Tensor) -> Tensor:
-    first, second = y.chunk(2, 1)
-    return first + second
-
-
 @pytest.mark.parametrize(("function", "names"), [
     (lambda y: y.swapaxes(1, 2) + 1, ["swapaxes"]), (lambda y: y.moveaxis(1, -1).swapdims(1, 2) * 2, ["swapdims"]),
     (in_parts, ["tensor_split", "swapaxes", "swapaxes"]),  # the parts begin at different places
@@ -49,30 +42,6 @@ def test_an_operation_that_hides_a_view_is_traced_alone(
     check(function, composites)
     traced = [str(target).split(".")[1] for target, _ in composites.traces]
     assert [name for name in traced if name in VIEWS] == names
-
-
-@pytest.mark.usefixtures("no_second_trace")
-def test_an_operation_that_is_translated_is_not_traced() -> None:
-    composites = Composites()
-    check(in_chunks, composites)
-    assert not composites.traces
-
-
-@pytest.mark.usefixtures("no_second_trace")
-def test_equal_operations_are_traced_once() -> None:
-    traced: list[object] = []
-
-    def trace(function: Callable[..., Any]) -> Any:
-        traced.append(function)
-        return make_fx(function)
-
-    def repeated(y: Tensor) -> Tensor:
-        for _ in range(5):
-            y = (y.swapaxes(2, 3) + 1).contiguous().swapaxes(2, 3).contiguous()
-        return y + y[:, :2].swapaxes(2, 3).repeat(1, 2, 1, 1).swapaxes(2, 3)
-
-    check(repeated, Composites(trace))
-    assert len(traced) == 3  # there, back, and of a part
 
 
 def written(y: Tensor) -> Tensor:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seqtune.errors import MisuseError, SeqtuneWarning
-from seqtune.networks.capture.export import exported
-from seqtune.networks.capture.shared_weights import Arrays, OwnCopy, WatchedWeights, copy_arrays, shared_copy
+from seqtune.networks.capture.shared_weights import OwnCopy, WatchedWeights, shared_copy
 from seqtune.networks.optimized import Optimized
 from tests.support.llvm import needs_llvm
 
@@ -69,27 +66,6 @@ def test_results_that_depend_on_a_written_buffer_go_on_as_pytorch_s(replaced: bo
     for count in (1, 2, 3):
         torch.testing.assert_close(fast(x), model(x))
         assert float(model.calls) == count
-
-
-class Uncounted(nn.Module):
-    """Updates running statistics as a function does: PyTorch does not count these changes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(8, 4)
-        self.mean, self.variance = nn.Buffer(torch.zeros(4)), nn.Buffer(torch.ones(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.batch_norm(self.inner(x), self.mean, self.variance, training=True)
-
-
-def test_statistics_that_change_uncounted_begin_with_the_model_s(quick: Callable[..., Optimized]) -> None:
-    model, x = Uncounted().eval(), torch.randn(2, 8)
-    fast = quick(model, x)
-    for _ in range(2):
-        torch.testing.assert_close(fast(x), model(x))
-        torch.testing.assert_close(fast.model.mean, model.mean)
-        torch.testing.assert_close(fast.model.variance, model.variance)
 
 
 def test_a_weight_with_other_memory_is_noticed(quick: Callable[..., Optimized]) -> None:
@@ -212,64 +188,6 @@ def test_a_buffer_of_a_part_that_an_outer_module_writes_goes_on_as_pytorch_s(
     assert len(fast.choices) == 1
     for _ in range(3):
         torch.testing.assert_close(fast(x), model(x))
-
-
-class Tabled(nn.Module):
-    """A linear layer that makes a table at its first call."""
-
-    table: Tensor | None
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(8, 4)
-        self.register_buffer("table", None)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.table is None:
-            self.table = torch.full((4,), 3.0)
-        result: Tensor = self.inner(x) + self.table
-        return result
-
-
-def test_a_table_that_the_first_call_makes_is_no_state(quick: Callable[..., Optimized]) -> None:
-    model, x = Tabled().eval(), torch.randn(2, 8)
-    fast = quick(model, x)
-    assert len(fast.choices) == 1
-    assert model.table is None
-    torch.testing.assert_close(fast(x), model(x))
-
-
-def test_a_model_that_counts_is_optimised_in_inference_mode_and_called_outside(
-        quick: Callable[..., Optimized]) -> None:
-    model, x = Numbered(replaced=False).eval(), torch.randn(2, 8)
-    with torch.inference_mode():
-        fast = quick(model, x)
-    for _ in range(2):
-        torch.testing.assert_close(fast(x), model(x))
-
-
-class Listed(nn.Module):
-    """A linear layer, whose result is multiplied by a number that an export reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.factor = nn.Linear(8, 4), nn.Parameter(torch.tensor(2.5))
-        self.factors = [self.factor]
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.inner(x) * self.factors[0].item()
-        return result
-
-
-def test_an_export_that_reads_a_weight_from_a_list_reads_its_value() -> None:
-    def late(copies: Arrays, originals: Arrays) -> None:
-        time.sleep(0.3)
-        copy_arrays(copies, originals)
-
-    model, x = Listed().eval(), torch.randn(2, 8)
-    with torch.no_grad():
-        program = exported(OwnCopy(model, late).model, (x,))
-        torch.testing.assert_close(program.module()(x), model(x))
 
 
 def test_a_model_that_cannot_be_copied_is_refused_and_a_conjugated_weight_is_copied() -> None:

@@ -122,24 +122,6 @@ def test_a_constant_mask_that_hides_every_key_makes_nan(quick: Callable[..., Opt
     assert result[:, 0].isnan().all()
 
 
-class OneByName(nn.Module):
-    """A named axis that has the size 1 in one operand and is repeated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(6, 6)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.linear(x)
-        return torch.einsum("bij,bjk->bik", x, x[:, :1] + 1)
-
-
-def test_a_named_axis_is_repeated_as_in_pytorch(quick: Callable[..., Optimized]) -> None:
-    model = OneByName().eval()
-    fast = quick(model, torch.randn(2, 4, 6))
-    assert same(fast, model, torch.randn(2, 4, 6))
-
-
 class Weighed(Attention):
     """Attention whose weights are a result, too."""
 
@@ -179,27 +161,6 @@ def test_a_computed_mask_does_not_split_the_program(quick: Callable[..., Optimiz
     assert [step for step in program.steps if step != "copy"].count("aten.scaled_dot_product_attention") == 2
     counts[0, 5] = 1
     torch.testing.assert_close(fast(x, counts), model(x, counts), rtol=1e-4, atol=1e-5)
-
-
-class Regions(nn.Module):
-    """A mask that is written into zeros of the input's type, as Swin makes it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(6, 6)
-
-    def forward(self, x: Tensor) -> Tensor:
-        mask = x.new_zeros((4, 6))
-        mask[:2, 3:] = 5
-        result: Tensor = self.linear(self.linear(x) + mask) * torch.ones_like(x)
-        return result
-
-
-def test_a_mask_that_is_written_into_zeros_is_a_constant(quick: Callable[..., Optimized]) -> None:
-    model = Regions().eval()
-    fast = quick(model, torch.randn(4, 6))
-    assert set(steps_of(fast)) <= {"aten.linear", "aten.mul", "copy"}
-    assert same(fast, model, torch.randn(4, 6))
 
 
 class Shaped(nn.Module):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
 from tests.networks.lowering.test_resampling import compare
 from tests.networks.test_networks import steps_of
@@ -63,14 +62,6 @@ def test_selected_and_overwritten_elements_are_part_of_the_program(quick: Callab
     compare(fast, model, 2, 5, 6)
 
 
-def test_an_index_of_a_number_without_axes_stays_pytorch_s(quick: Callable[..., Optimized]) -> None:
-    model = Changes(lambda x: x[0, 0, 0].index_select(0, torch.tensor([0]))).eval()
-    fast = quick(model, torch.randn(1, 5, 6))
-    assert isinstance(fast.model, Compiled)
-    assert ("index_select", "a number without axes") in fast.model.fallbacks
-    compare(fast, model, 1, 5, 6)
-
-
 def test_slices_that_a_loop_writes_are_concatenated_once(quick: Callable[..., Optimized]) -> None:
     def loop(x: Tensor) -> Tensor:
         y = torch.zeros_like(x)
@@ -92,7 +83,3 @@ def test_sums_of_products_are_part_of_the_program(quick: Callable[..., Optimized
     compare(fast, model, 2, 5, 6)
 
 
-def test_a_sum_of_products_with_constants_belongs_to_the_layer_before(quick: Callable[..., Optimized]) -> None:
-    scale, shift = torch.randn(12), torch.randn(12)
-    fast = quick(Changes(lambda x: torch.addcmul(shift, scale, x)).eval(), torch.randn(1, 5, 6))
-    assert steps_of(fast) == ["aten.linear", "aten.relu"]  # the shift and the activation are one step

@@ -41,19 +41,6 @@ def test_a_branch_beside_an_unknown_operation_runs_with_the_first_segment() -> N
     assert reasons[0] == "aten.sort has no translation"
 
 
-def test_views_alone_are_no_segment() -> None:
-    found, _ = segments(lambda x, linear: linear(x).sort(-1).values.reshape(2, 6).transpose(0, 1))
-    assert found == [["linear"]]
-
-
-def test_empty_tensors_and_other_types_stay_pytorch_s() -> None:
-    found, reasons = segments(lambda x, linear: linear(x)[:, 2:2].sum() + linear(x).double().sum().float())
-    assert found[0][:2] == ["linear", "linear_1"]
-    assert not {"slice_1", "sum_1", "to", "sum_2"} & {name for names in found for name in names}
-    assert any("has no elements" in reason for reason in reasons)
-    assert any("another type" in reason for reason in reasons)
-
-
 def test_reshaped_indices_that_something_else_reads_stay_pytorch_s() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

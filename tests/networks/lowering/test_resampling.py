@@ -90,32 +90,6 @@ def test_a_transposed_convolution_takes_the_norm_and_the_activation(quick: Calla
     torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
 
 
-def test_sequences_are_transposed_like_images_of_one_row(quick: Callable[..., Optimized]) -> None:
-    model = nn.Sequential(nn.ConvTranspose1d(6, 4, 8, 4, 2), nn.LeakyReLU(0.1), nn.Upsample(scale_factor=2),
-                          nn.Conv1d(4, 3, 3), nn.MaxPool1d(3, 2, 1)).eval()
-    fast = quick(model, torch.randn(2, 6, 11))
-    steps_of(fast)
-    x = torch.randn(2, 6, 11)
-    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
-
-
-class Single(nn.Module):
-    """Images without a batch, of which the axes have other meanings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.spread = nn.Conv2d(3, 8, 1), nn.ConvTranspose2d(8, 4, 2)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        x = self.first(x)
-        return self.spread(x[0]), *(functional.pad(x[0], (1, 0, 2, 1), mode=mode) for mode in ("reflect", "replicate"))
-
-
-def test_one_image_without_a_batch(quick: Callable[..., Optimized]) -> None:
-    model = Single().eval()
-    compare(quick(model, torch.randn(2, 3, 5, 7)), model, 2, 3, 5, 7)
-
-
 class Copied(nn.Module):
     """A normalisation of a copy; the original is read, too, so nothing may be folded into its layer."""
 

@@ -14,15 +14,15 @@ from seqtune.integrations.pytorch.hook.optimization import optimize
 from seqtune.kernels.devices.device import Device
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.node_list import NodeList
-from seqtune.networks.nodes import Concatenation, Layer, Node, Pointwise, Rearranged, Reduction
+from seqtune.networks.nodes import Concatenation, Layer, Node, Pointwise, Reduction
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.plan import bands
-from seqtune.networks.plan.bands import MOST_BANDS, compute_in_bands
+from seqtune.networks.plan.bands import compute_in_bands
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.discovery import find
 from tests.networks.test_networks import steps_of
 from tests.support.llvm import needs_llvm
-from tests.support.networks.nodes import ADD, RELU, convolution, in_order, operand
+from tests.support.networks.nodes import ADD, convolution, in_order, operand
 from tests.support.torch_models import random_norms
 
 LARGE, SMALL = 64, 4  # rows and columns
@@ -69,21 +69,6 @@ def test_what_fits_the_caches_and_single_images_and_unknown_caches_stay_whole() 
         assert batches(divided(given, convolution(convolution(wide(images), 16), 16))) == [images] * 3
 
 
-def test_bands_take_as_many_images_as_the_cache_holds() -> None:
-    nodes = divided(device(2 * CACHE), convolution(convolution(wide(7), 16), 16))
-    assert batches(nodes) == [1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2]
-
-
-def test_the_number_of_bands_is_limited() -> None:
-    nodes = divided(device(), convolution(convolution(wide(3 * MOST_BANDS), 16), 16))
-    assert batches(nodes) == [3] * 3 * MOST_BANDS
-
-
-def test_heavy_weights_are_read_once() -> None:
-    heavy = convolution(convolution(operand(4, 512, 8, 8), 512), 512)
-    assert batches(divided(device(4 * 2 * 512 * 64), heavy)) == [4, 4]
-
-
 def test_an_operation_that_mixes_images_ends_a_run() -> None:
     mean = Reduction((1, 16, LARGE, LARGE), [convolution(wide(4), 16)], "mean", (0,), True)
     nodes = divided(device(), mean)
@@ -91,12 +76,6 @@ def test_an_operation_that_mixes_images_ends_a_run() -> None:
     assert batches(nodes, Reduction) == [1]
     (reduced,) = (node for node in nodes if isinstance(node, Reduction))
     assert reduced.inputs[0].shape[0] == 4
-
-
-def test_a_reshape_that_joins_the_images_ends_a_run() -> None:
-    shape = (2, 32, LARGE, LARGE)
-    joined = Rearranged(shape, [convolution(wide(4), 16)], lambda view: view.reshaped(shape), True)
-    assert batches(divided(device(), Pointwise(shape, [joined], RELU)), Pointwise) == [2]
 
 
 def test_results_and_values_that_others_read_are_whole() -> None:

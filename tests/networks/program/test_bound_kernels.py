@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqtune.errors import DeviceError, UnavailableError
+from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.aligned import aligned
@@ -21,7 +21,7 @@ from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.networks.program.bound_kernels import BoundKernel, KernelBinder
 from seqtune.networks.program.openmp import OpenMP, loaded_runtime
-from seqtune.networks.program.shared_memory import Scratch, SharedConstants
+from seqtune.networks.program.shared_memory import SharedConstants
 from seqtune.networks.steps.pointwise import pointwise
 from seqtune.networks.steps.view import View
 from seqtune.tuner.backends.image_cache import ImageCache
@@ -180,13 +180,6 @@ def test_packed_weights_never_share_the_memory_of_those_that_were_given(binder: 
     assert (packed == 1).all()
 
 
-def test_scratch_memory_grows_by_doubling() -> None:
-    scratch = Scratch()
-    sizes = {scratch.take(floats).size for floats in range(1, 1001)}
-    assert len(sizes) <= 11
-    assert sum(sizes) < 4 * 1000
-
-
 @pytest.mark.parametrize("shape", [(1,), (63,), (5000,), (70, 130)])
 def test_steps_run_on_all_threads_and_in_place(binder: KernelBinder, shape: tuple[int, ...]) -> None:
     x, other = np.random.default_rng(0).standard_normal((2, *shape), dtype=np.float32)
@@ -223,18 +216,6 @@ def test_the_runtime_of_the_package_itself_is_preferred(tmp_path: Path) -> None:
     assert runtime_of("/usr/lib/libgomp.so.1", other) is None
 
 
-def test_the_package_s_own_runtime_is_found_behind_a_link(tmp_path: Path) -> None:
-    (tmp_path / "s").symlink_to("/s")
-    (tmp_path / "maps").write_text("".join(f"7f00-7f01 r-xp 00000000 fe:00 1  {path}\n" for path in (
-        "/s/torch/lib/libgomp.so.1", "/s/xgboost.libs/libgomp-1.so")))
-    assert loaded_runtime(tmp_path / "s" / "torch", tmp_path / "maps") == Path("/s/torch/lib/libgomp.so.1")
-
-
-def test_a_library_that_is_not_an_openmp_runtime_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match="not an OpenMP runtime"):
-        OpenMP(Compiler(llvm.devices()[0].instruction_set), 2, tmp_path / "libgomp.so")
-
-
 def test_machine_code_that_holds_addresses_of_a_runtime_is_not_kept(tmp_path: Path) -> None:
     runtime = pytorchs_openmp()
     for _ in range(2):
@@ -266,5 +247,3 @@ def test_shares_are_as_many_as_the_threads_requested_even_where_the_runtime_give
     assert y.tolist() == [2, 0, 4, 0, 7, 0, 0]
 
 
-def test_memory_for_vectors_begins_at_a_cache_line() -> None:
-    assert all(aligned((size, 3)).ctypes.data % 64 == 0 for size in range(1, 9))

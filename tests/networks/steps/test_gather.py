@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seqtune.errors import KernelError
 from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
 from seqtune.networks.steps.gather import gather
 from seqtune.networks.steps.view import View
@@ -68,8 +67,3 @@ def test_positions_are_added_to_embeddings(width: tuple[str, int]) -> None:
     assert elements(positions, filled(positions, added)).shape == y.shape
 
 
-def test_wrong_shapes_are_refused() -> None:
-    indices, table = View.contiguous((4,)), View.contiguous((5, 8))
-    for out, rows in ((View.contiguous((4, 9)), table), (View.contiguous((4, 8)), View((0, 8), (8, 1)))):
-        with pytest.raises(KernelError, match="rows of a table"):
-            gather(out, rows, indices, [], 8)

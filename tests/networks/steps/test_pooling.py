@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from seqtune.errors import KernelError
 from seqtune.networks.steps.pooling import Window, average_pool, max_pool
 from seqtune.networks.steps.step_source import StepSource
 from seqtune.networks.steps.view import View
@@ -76,10 +75,3 @@ def test_large_images_are_split_by_rows_and_small_ones_by_channels() -> None:
     assert small.launch.phases[0].tasks >= 8
 
 
-def test_wrong_shapes_are_refused() -> None:
-    window = Window((3, 3), (2, 2))
-    for out, image in ((View.contiguous((1, 4, 4, 8)), View.contiguous((1, 7, 7, 8))),
-                       (View.contiguous((1, 3, 3, 4)), View.contiguous((1, 7, 7, 8))),
-                       (View.contiguous((1, 3, 3, 8)), View.contiguous((1, 8, 7, 7)).permuted((0, 2, 3, 1)))):
-        with pytest.raises(KernelError, match="pooling"):
-            max_pool(out, image, window, 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqtune.predictor.correction.checked_trees import LEAST_PROBLEMS, CheckedTrees
+from seqtune.predictor.correction.checked_trees import CheckedTrees
 from seqtune.predictor.correction.observations import Observations
 
 EACH = 16
@@ -35,5 +35,3 @@ def test_errors_that_problems_do_not_share_change_nothing() -> None:
     assert all(fit.error_after == fit.error_before for fit in fits if not fit.forests)
 
 
-def test_few_problems_do_not_correct_others() -> None:
-    assert not CheckedTrees.fit(observations(0, 0.15, LEAST_PROBLEMS - 1)).forests

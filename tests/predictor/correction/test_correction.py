@@ -70,23 +70,12 @@ def test_measurements_of_some_problems_make_others_faster_on_a_device_unlike_the
     assert after > before + 0.02
 
 
-def test_measurements_of_a_device_that_the_trees_know_do_no_harm() -> None:
-    before, after = mean_shares(WIDE)
-    assert after > before - 0.03
-
-
 def test_without_measurements_nothing_changes() -> None:
     task = measured(PROBLEMS[0], ODD).task
     proposals = Candidates(task, np.arange(4), np.zeros(4), np.arange(4.0))
     correction, report = Correction.fit(ranker(), [])
     assert report.measurements == 0
     assert np.array_equal(correction.correct(proposals).slowness, proposals.slowness)
-
-
-def test_one_problem_does_not_correct_others() -> None:
-    correction, report = Correction.fit(ranker(), [measured(PROBLEMS[20], ODD)])
-    assert report.error_after == report.error_before
-    assert not correction.changes(measured(PROBLEMS[21], ODD).task, np.arange(5)).any()
 
 
 def test_noise_that_no_other_problem_shares_changes_little() -> None:
@@ -176,8 +165,3 @@ def test_errors_are_those_of_the_whole_model_less_their_mean_in_each_problem() -
     assert known.errors == pytest.approx(np.zeros(len(known)), abs=1e-12)
 
 
-def test_the_same_measurements_give_the_same_correction() -> None:
-    again, _ = Correction.fit(ranker(), [measured(problem, ODD) for problem in PROBLEMS[14:28]])
-    first, second = corrected(ODD).arrays(), again.arrays()
-    assert first.keys() == second.keys()
-    assert all(np.array_equal(first[name], second[name]) for name in first)

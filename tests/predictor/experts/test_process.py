@@ -46,18 +46,6 @@ def test_it_orders_measured_configurations_nearly_as_they_were_measured() -> Non
         assert np.corrcoef(slowness[:, 0], np.log(measured.seconds[numbers]))[0, 1] > 0.9
 
 
-def test_an_opinion_does_not_depend_on_the_other_configurations(monkeypatch: pytest.MonkeyPatch) -> None:
-    task, numbers = UNSEEN[0].task, np.arange(30)
-    together = PROCESSES.opinion(task, numbers)
-    assert together is not None
-    alone = [PROCESSES.opinion(task, numbers[[index]]) for index in range(30)]
-    assert [float(one[0, 0]) for one in alone if one is not None] == together[:, 0].tolist()
-    monkeypatch.setattr("seqtune.predictor.experts.process.AT_ONCE", 1)
-    in_parts = PROCESSES.opinion(task, numbers)
-    assert in_parts is not None
-    assert in_parts.tolist() == together.tolist()
-
-
 def test_there_is_none_for_one_task_many_measurements_or_another_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Processes.of(TASKS[:1]) is None
     other = replace(DIRECT, name="fake.other")

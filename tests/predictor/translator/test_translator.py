@@ -10,12 +10,10 @@ import torch
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
-from seqtune.kernels.operations.table import operations
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
-from seqtune.predictor.translator.numpy_layers import Dimensions
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.quantity_codes import fit_numbers, resolved_numbers
 from seqtune.predictor.translator.translator import Choices, Source, Translator
@@ -66,10 +64,6 @@ def translator() -> Translator:
     return Translator.of(VOCABULARY).eval()
 
 
-def test_it_stays_under_two_million_weights(translator: Translator) -> None:
-    assert sum(weight.numel() for weight in translator.parameters()) < 2_000_000
-
-
 def test_no_word_sees_the_words_after_it_nor_what_they_settle(translator: Translator) -> None:
     words = torch.full((1, VOCABULARY.longest), BEGIN)
     other, choices = words.clone(), every(words)
@@ -102,15 +96,6 @@ def test_codes_of_resolved_quantities_are_finite_and_zero_where_nothing_is_resol
     known, unknown = found[0].view(2, -1)
     assert known.tolist() == [1, 0, 0, 1, 1, 1 / 16]
     assert not unknown.any()
-
-
-def test_the_order_of_words_matters() -> None:
-    torch.manual_seed(0)
-    shallow = Translator.of(VOCABULARY, layers=1).eval()  # deeper ones could infer the order without positions
-    words = torch.tensor([[BEGIN, 4, 5, 6], [BEGIN, 5, 4, 6]])
-    with torch.inference_mode():
-        one, other = logits(shallow, source(PROBLEMS[:1] * 2), words)[:, -1]
-    assert (one - other).abs().max() > 1e-3
 
 
 def test_padding_changes_nothing(translator: Translator) -> None:
@@ -191,10 +176,3 @@ def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator) 
     assert max(steps) > 3, "hypotheses of several problems are in one step"
 
 
-def test_dimensions_follow_the_vocabulary() -> None:
-    size = Dimensions.of(VOCABULARY, width=64)
-    assert (size.names, size.targets, size.longest) == (len(VOCABULARY.names), len(VOCABULARY.targets), 8)
-    of_operations = {f"{work.name}.{name}" for work in operations() for name in work.quantities}
-    assert size.quantities == len(VOCABULARY.quantities)
-    assert of_operations <= set(VOCABULARY.quantities)
-    assert size.width == 64

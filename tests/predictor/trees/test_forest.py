@@ -43,12 +43,6 @@ def test_the_margins_are_those_of_the_library_that_fitted_the_trees() -> None:
     assert FOREST.margins(rows)[:, 0] == pytest.approx(BOOSTER.inplace_predict(rows), abs=0.02)  # leaves of 16 bits
 
 
-def test_a_forest_of_leaves_alone_predicts_their_sum() -> None:
-    forest = Forest(1, np.array([0, 1], np.int32), np.zeros(2, np.uint8), np.array([0.25, 2], np.float32),
-                    np.zeros(2, np.uint16))
-    np.testing.assert_array_equal(forest.margins(np.zeros((3, 4), np.float32)), np.full((3, 1), 2.25))
-
-
 def test_rows_with_fewer_features_than_the_trees_read_are_refused() -> None:
     with pytest.raises(AssertionError, match=r"2 features, and the trees read [3-6]"):
         FOREST.margins(np.zeros((1, 2), np.float32))

@@ -81,11 +81,6 @@ def test_a_backend_may_find_devices_by_name_also_those_that_it_does_not_list(mon
         discovery.find("one:avx2:8")
 
 
-def test_a_function_of_names_that_cannot_be_imported_leaves_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    discovery = Discovery(table(monkeypatch), {"one": "no_such_module_here:named"})
-    assert discovery.find("one:avx2") is HERE[2]
-
-
 def test_an_unavailable_backend_says_why(discovery: Discovery) -> None:
     with pytest.raises(DeviceError, match="no device 'two:0': two is unavailable here: no driver"):
         discovery.find("two:0")
@@ -130,10 +125,3 @@ def test_a_gpu_that_another_backend_has_is_refused_with_its_name_there(
         discovery.find(name)
 
 
-def test_a_backend_without_devices_says_so_beside_the_described_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = module(monkeypatch, "fake_cuda", [], "pycuda is not installed")
-    discovery = Discovery({"cuda": absent})
-    with pytest.raises(DeviceError, match=r"'cuda:0'; described GPUs are .*; cuda is unavailable here: pycuda is not"):
-        discovery.find("cuda:0")
-    with pytest.raises(DeviceError, match=r"not in this machine \(cuda is unavailable: pycuda is not installed\)"):
-        discovery.check_present(discovery.find("cuda:h200"))

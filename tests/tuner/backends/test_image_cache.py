@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import time
 import warnings
 from pathlib import Path
 
 import pytest
 
 from seqtune.errors import SeqtuneWarning
-from seqtune.tuner.backends.image_cache import ABANDONED, ImageCache
+from seqtune.tuner.backends.image_cache import ImageCache
 
 
 def test_what_was_kept_comes_back(tmp_path: Path) -> None:
@@ -73,14 +72,6 @@ def test_a_folder_of_another_user_is_neither_read_nor_written(tmp_path: Path, mo
     assert len(list(cache.folder.glob("*/*.object"))) == 1
 
 
-def test_without_a_home_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    cache = ImageCache("object", Path("~/.cache/seqtune/object"))
-    cache.put("key", b"image", {})
-    assert cache.get("key") is None
-    assert not os.listdir(tmp_path)
-
-
 def test_the_longest_unused_images_are_removed_first(tmp_path: Path) -> None:
     cache = ImageCache("cubin", tmp_path, most_bytes=3500)
     for number in range(4):
@@ -93,15 +84,3 @@ def test_the_longest_unused_images_are_removed_first(tmp_path: Path) -> None:
     assert sum(cache.get(str(number)) is not None for number in range(4)) == 3
 
 
-def test_scratch_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
-    cache = ImageCache("object", tmp_path)
-    cache.put("key", b"image", {})
-    entry, = tmp_path.glob("*/*.object")
-    names = [".old.0123.new", ".young.0123.new"]
-    for name in names:
-        entry.with_name(name).touch()
-    long_ago = time.time() - 2 * ABANDONED
-    os.utime(entry.with_name(names[0]), (long_ago, long_ago))
-    cache.sweep()
-    assert sorted(os.listdir(entry.parent)) == [names[1], entry.name]
-    assert cache.get("key") is not None

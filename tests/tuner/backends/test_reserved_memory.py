@@ -55,16 +55,6 @@ def test_memory_ends_where_a_page_ends_and_keeps_what_it_held(size: int) -> None
     assert (memory.bytes == np.arange(size) % 251).all()
 
 
-def test_buffers_of_equal_size_begin_at_different_places_in_their_pages() -> None:
-    begins = {margins(5 * PAGE, number)[0] % PAGE for number in range(STAGGERED)}
-    assert len(begins) == STAGGERED
-
-
-def test_large_memory_begins_at_a_huge_page() -> None:
-    memory = ReservedMemory(reserved_memory.HUGE_FROM + 3 * PAGE)
-    assert memory.address % reserved_memory.HUGE_PAGE == 0
-
-
 def test_arrays_keep_the_memory_that_they_show() -> None:
     shown = ReservedMemory(PAGE).bytes[10:20]
     others = [ReservedMemory(PAGE) for _ in range(20)]  # would be mapped where the first one was
@@ -83,18 +73,6 @@ def test_freed_memory_is_handed_out_again_where_it_fits() -> None:
     assert first.bytes.nbytes == 8 * PAGE
     host.free(first)
     assert host.allocate(10 * PAGE) is first
-
-
-def test_little_freed_memory_is_kept() -> None:
-    host = HostMemory(spare_bytes=3 * PAGE, most_spare=2)
-    pieces = [host.allocate(PAGE) for _ in range(3)]
-    for memory in pieces:
-        host.free(memory)
-    assert host.allocate(PAGE) is not pieces[0]
-    assert host.allocate(PAGE) is not pieces[0]
-    large = host.allocate(4 * PAGE)
-    host.free(large)
-    assert host.allocate(4 * PAGE) is not large
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing is reserved there")

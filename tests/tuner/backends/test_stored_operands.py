@@ -52,11 +52,6 @@ def test_an_operand_that_may_change_is_never_kept() -> None:
     assert operands.get(array, packed())[0] == 3
 
 
-def test_an_operand_that_is_stored_as_it_is_is_not_copied() -> None:
-    array = read_only(1)
-    assert StoredOperands().get(array, BufferArgument("x", "fp32")) is array
-
-
 def test_bf16_is_stored_as_the_upper_halves_of_fp32() -> None:
     assert StoredOperands().get(read_only(1), BufferArgument("x", "bf16")).tolist() == [0x3F80] * 4
 
@@ -68,9 +63,3 @@ def test_the_operands_unused_for_longest_are_dropped() -> None:
     assert operands.get(arrays[0], packed()) is not kept[0]
 
 
-def test_sizes_are_computed_once() -> None:
-    operands, argument, packing = StoredOperands(), packed(), Twice()
-    argument = BufferArgument("weights", "fp16", packing)
-    assert [operands.size((6,), argument) for _ in range(3)] == [24] * 3
-    assert packing.calls == [6]
-    assert operands.size((6, 2), BufferArgument("x", "bf16")) == 24

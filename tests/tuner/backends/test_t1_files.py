@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 import seqtune
 from seqtune.__main__ import main
 from seqtune.data.record import Status
-from seqtune.errors import ExpressionError, FormatError
+from seqtune.errors import FormatError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Setting, identity
 from seqtune.kernels.launches.call_declaration import CallDeclaration, call_of, code_for
 from seqtune.kernels.launches.contents import all_contents
 from seqtune.kernels.libraries.reading import read_library
-from seqtune.kernels.libraries.t1.value_lists import size_text, value_list
+from seqtune.kernels.libraries.t1.value_lists import value_list
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor, Tensors
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -197,12 +196,6 @@ def test_other_texts_are_refused(text: str) -> None:
         value_list(text)
 
 
-def test_sizes_may_name_the_problem_and_the_largest_value() -> None:
-    assert size_text("ProblemSize[1]+max(w)-1", {"w": [3, 5]}, (8, 9)) == "9+5-1"
-    with pytest.raises(FormatError, match="1 axes"):
-        size_text("ProblemSize[1]", {}, (8,))
-
-
 NUMBERS = {"x": "[0, 1, 2, 3, 4, 6, 8, 16]", "y": "[1, 2, 3, 4, 8]", "z": "['a', 'b', 'abc']"}
 BOTH = {**NUMBERS, "b": "[True, False]", "f": "[0.5, 1.5, 2.0, 2.45, -4.4]"}
 FOUR = {**NUMBERS, "u": "[0, 1]"}
@@ -227,11 +220,6 @@ def test_conditions_are_computed_as_python_computes_them(
     assert len(SearchSpace(kernel("GEMM.scale"), parse_problem("t1_gemm"), DEVICE)) == count
 
 
-def test_an_order_of_words_and_numbers_names_its_condition() -> None:
-    with pytest.raises(ExpressionError, match="cannot evaluate 'word < x': '<' not supported between"):
-        Expression("word < x")({"x": 1.5, "word": "a"})
-
-
 def test_fractions_and_booleans_reach_the_source_as_c_has_them(tmp_path: Path) -> None:
     content = t1(CompilerOptions=["-Dhalf_of=0.5f"])
     content["ConfigurationSpace"]["TuningParameters"] += [
@@ -245,12 +233,6 @@ def test_fractions_and_booleans_reach_the_source_as_c_has_them(tmp_path: Path) -
     assert "#define share 1.0\n" in text
     assert "#define packed 1\n" in text
     assert family.version != read_library(write_t1(tmp_path, t1())).kernel("GEMM.scale").version
-
-
-def test_a_default_that_is_no_value_of_the_parameter_is_ignored(tmp_path: Path) -> None:
-    content = t1()
-    content["ConfigurationSpace"]["TuningParameters"][0]["Default"] = [32]  # benchmark_hub has such a file
-    assert dict(read_library(write_t1(tmp_path, content)).kernel("GEMM.scale").default)["block_size_x"] == 16
 
 
 @pytest.mark.parametrize(("content", "message"), [

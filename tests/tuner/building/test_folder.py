@@ -24,17 +24,6 @@ def test_an_empty_folder_is_taken_and_one_with_files_is_refused(tmp_path: Path) 
     assert [path.name for path in (tmp_path / "empty").iterdir()] == ["a"]
 
 
-def test_a_link_to_an_empty_folder_or_to_none_stands_for_it(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for name in ("empty", "new"):
-        (tmp_path / f"to_{name}").symlink_to(name)
-        write_folder({"a": b"1"}, tmp_path / f"to_{name}")
-        assert (tmp_path / f"to_{name}").is_symlink()
-        assert [path.name for path in (tmp_path / name).iterdir()] == ["a"]
-    with pytest.raises(MisuseError, match="is not an empty folder"):
-        write_folder({"b": b"2"}, tmp_path / "to_new")
-
-
 def test_nothing_is_left_where_a_file_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(SeqtuneError, match="cannot write"):
         write_folder({"a": b"1", "a/b": b"2"}, tmp_path / "out")
@@ -58,6 +47,3 @@ def test_a_place_that_takes_no_folder_is_named_with_the_reason(place: str, reaso
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_long_name_is_taken(tmp_path: Path) -> None:
-    write_folder({"a": b"1"}, tmp_path / (255 * "a"))
-    assert len(next(tmp_path.iterdir()).name) == 255

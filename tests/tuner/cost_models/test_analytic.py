@@ -92,17 +92,6 @@ def test_the_wave_after_a_full_one_costs_a_part_of_a_wave() -> None:
     assert spilled.seconds[0] > 1.2 * full.seconds[0]
 
 
-def test_padding_counts_as_work() -> None:
-    padded = estimate(gemm_m=np.array([4096.0, 4097.0]))
-    assert padded.waste[0] == 1
-    assert padded.waste[1] == pytest.approx(33 / 32, rel=1e-3)
-
-
-def test_rows_of_blocks_that_run_together_share_the_cache() -> None:
-    hits = estimate(gemm_m=65536.0, gemm_k=65536.0, gemm_n=65536.0, group_m=np.array([1.0, 8.0])).hit_share
-    assert 0 < hits[0] < hits[1] < 1
-
-
 def test_a_kernel_without_the_names_has_no_estimate() -> None:
     problem, device = Problem.make("gemm", m=64, n=64, k=64), device_of("llvm")
     task = Task.of(problem, device)
@@ -151,11 +140,6 @@ def test_persistent_blocks_wait_for_the_one_with_most_tiles_and_equal_shares_do_
     assert tiles(blocks=1000.0).block_tiles[0] == 1
 
 
-def test_partial_tiles_cost_a_workspace_and_another_launch() -> None:
-    fixed = estimate(blocks=264.0, block_tiles=1024 / 264, partial_tiles=np.array([0.0, 1.0, 2.0])).fixed
-    assert fixed[0] < fixed[1] - rates().launch_seconds < fixed[2] - rates().launch_seconds
-
-
 @pytest.mark.parametrize("problem", [
     Problem.make("gemm", m=512, n=768, k=1024), Problem.make("gemm", m=512, n=768, k=1024, dtype="fp16"),
     Problem.make("conv2d", c=64, h=28, w=28, k=96, r=3, s=3, pad_h=1, pad_w=1)])
@@ -171,6 +155,3 @@ def test_every_family_of_a_gpu_has_finite_terms(backend: str, problem: Problem) 
             assert np.isfinite(values).all(), (kernel.name, field.name)
 
 
-def test_loads_that_a_cluster_shares_leave_the_cache_once() -> None:
-    cache = estimate(tensor=2.0, multicast_share=np.array([1.0, 0.75])).cache
-    assert cache[1] < 0.8 * cache[0]

@@ -10,7 +10,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.cost_models.gpu_launch import CONTRACT, launches_of, penalty
+from seqtune.tuner.cost_models.gpu_launch import launches_of, penalty
 from tests.support.tasks import task_of
 
 DEVICE = Device("recorded:A100", "recorded", "nvidia", "none", model="NVIDIA A100-PCIE-40GB")
@@ -41,15 +41,6 @@ def test_clblasts_names_give_threads_and_work() -> None:
     assert launches is not None
     np.testing.assert_array_equal(launches.block_threads, [128, 128])
     np.testing.assert_array_equal(launches.thread_work, [16, 64])
-
-
-def test_declared_quantities_count_before_a_convention() -> None:
-    declared = dict(zip(CONTRACT, ("3 * block_size_x", "5", "2 if block_size_x > 16 else 1"), strict=True))
-    launches = launches_of(space({"block_size_x": (16, 32)}, declared))
-    assert launches is not None
-    np.testing.assert_array_equal(launches.block_threads, [48, 96])
-    np.testing.assert_array_equal(launches.thread_work, [5, 5])
-    np.testing.assert_array_equal(launches.padded_share, [1, 2])
 
 
 @pytest.mark.parametrize("parameters", [{"a": (1, 2)}, {"block_size_x": ("small", "large")}])

@@ -12,7 +12,7 @@ from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask
-from seqtune.tuner.cost_models.transfer import MAX_SOURCES, sources
+from seqtune.tuner.cost_models.transfer import sources
 from seqtune.tuner.strategies.portfolio import Portfolio
 from tests.support.tasks import context, task_of
 
@@ -59,13 +59,6 @@ def test_times_of_another_device_are_looked_up_and_failures_count_as_slow() -> N
     assert history.by_source[3, 0] == history.by_source.max()
     assert np.isfinite(history.by_source).all()
     assert history.fastest == pytest.approx(np.nanmin(seconds))
-
-
-def test_kernels_without_measurements_have_no_sources() -> None:
-    other = Kernel("test.other", "gemm", ("test",), KERNEL.parameters, (), ())
-    there = SearchSpace(other, PROBLEM, Device("test:two", "test", "paper", "none"))
-    assert sources(task_of(space()), [MeasuredTask(task_of(there), np.ones(len(there)))]) is None
-    assert sources(task_of(space()), [MeasuredTask(task_of(space("two")), np.full(len(space()), np.nan))]) is None
 
 
 def test_a_kernel_that_no_other_problem_tried_is_expected_to_be_average() -> None:
@@ -174,28 +167,3 @@ def test_what_only_one_configuration_reached_is_trusted_on_the_same_architecture
     assert abs(there.columns()["a"][first["A100"]] - 2) <= 1
 
 
-def test_another_makers_times_count_little_and_with_a_penalty() -> None:
-    here, near, far = (gpu_space(name) for name in ("A100", "A6000", "W6600"))
-    columns = here.columns()
-    little = 1e-3 * np.exp(0.1 * np.log2(columns["tile_size_x"]))  # fastest with little work in a thread
-    much = 1e-3 * np.exp(0.1 * (2 - np.log2(columns["tile_size_x"])))
-    both = sources(task_of(here), [MeasuredTask(task_of(far), little), MeasuredTask(task_of(near), much)])
-    assert both is not None
-    assert columns["tile_size_x"][np.argmin(both.prior)] == 4  # as on the GPU of the same maker
-    other = sources(task_of(far), [MeasuredTask(task_of(here), much)])
-    assert other is not None
-    best = np.argmin(other.prior)
-    assert columns["tile_size_x"][best] == 1
-    assert 4096 % columns["block_size_x"][best] == 0
-    assert columns["block_size_x"][best] % 32 == 0
-
-
-def test_of_many_gpus_the_most_alike_ones_are_columns_and_all_of_these_count_for_the_prior() -> None:
-    here = gpu_space("A4000")
-    names = ("W6600", "A6000", "A100", "MI250X", "rtx-3090", "h100", "t4", "W7800")
-    seconds = {name: 1e-3 * np.exp(0.1 * (np.arange(len(here)) % (index + 2))) for index, name in enumerate(names)}
-    history = sources(task_of(here), [MeasuredTask(task_of(gpu_space(name)), seconds[name]) for name in names])
-    assert history is not None
-    assert history.by_source.shape == (len(here), MAX_SOURCES)
-    for column, name in enumerate(("A6000", "rtx-3090")):  # of the same architecture: as they were measured
-        np.testing.assert_allclose(history.by_source[:, column], np.log(seconds[name] / seconds[name].min()))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import numpy as np
 import pytest
 
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Kernel, Parameter
-from seqtune.kernels.operations.feature import Feature
-from seqtune.kernels.operations.table import OPERATIONS, operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
@@ -42,15 +38,6 @@ def test_a_word_has_its_place_among_them_whatever_else_is_there() -> None:
     assert foreign[0] != foreign[2]
     assert min(foreign[0], foreign[2]) >= 3
     assert word_codes(WORDY, "kind", np.array(["zen5"])).tolist() == [foreign[2]]
-
-
-def test_the_words_of_a_library_are_those_of_the_version_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library may be used again after its file has changed: the kernel is equal, the feature has other choices."""
-    assert "NCHW" in declared_words(WORDY)["layout_or_body"]
-    changed = copy(operation(WORDY.operation))
-    changed.features = (Feature("layout", "", choices=("tiled",)),)
-    monkeypatch.setitem(OPERATIONS, WORDY.operation, changed)
-    assert declared_words(WORDY)["layout_or_body"] == ("row", "tap", "tiled")
 
 
 @pytest.mark.parametrize("rows", [[0], [1, 4], [5, 2, 3]])

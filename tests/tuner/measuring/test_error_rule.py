@@ -164,7 +164,7 @@ def test_sums_that_cancel_may_have_the_rounding_of_their_terms(name: str, known:
     assert case.finds(lambda y: np.copyto(y, np.where(np.abs(case.expected) < 1e-2, 0.1, y)))  # a term of some hundred
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("known", ["reference", "default"])
 def test_no_order_of_a_sum_s_terms_is_refused(known: str, seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -44,7 +44,7 @@ def tuned(journal: Journal, host: SimulatedHost, measurer: SimulatedMeasurer, bu
     return measuring.result()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("scale", SCALES)
 def test_waiting_is_a_fifth_of_a_search_at_most_and_the_best_configuration_is_found(
         journal: Journal, seed: int, scale: float) -> None:
@@ -75,7 +75,7 @@ def test_a_host_that_is_slow_in_stretches_is_waited_for_and_its_records_are_mark
 @pytest.mark.parametrize("seconds", [1.0, 3.0, 10.0])
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_search_with_its_finals_ends_within_its_budget(journal: Journal, seconds: float, scale: float) -> None:
-    for seed in range(6):
+    for seed in range(3):
         host = SimulatedHost(seed)
         result: TuningResult | None
         try:
@@ -110,9 +110,9 @@ def verified(host: SimulatedHost, scale: float, seconds: float) -> Verdict:
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.0, 3.0, 10.0])
-@pytest.mark.parametrize("scale", [1e-6, 1e-5, 1e-4, 1e-3, 1e-2])
+@pytest.mark.parametrize("scale", [1e-6, 1e-4, 1e-2])
 def test_a_verification_ends_within_its_budget_whatever_it_finds(seconds: float, scale: float) -> None:
-    for seed in range(6):
+    for seed in range(3):
         host = SimulatedHost(seed)
         verdict: Verdict | None
         try:
@@ -129,7 +129,7 @@ def test_a_verification_ends_within_its_budget_whatever_it_finds(seconds: float,
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-5, 1e-4])
 def test_short_kernels_are_verified_on_a_host_that_is_slow_in_stretches(scale: float) -> None:
-    for seed in range(6):
+    for seed in range(3):
         assert verified(SimulatedHost(seed), scale, 10.0).winner == BEST
 
 

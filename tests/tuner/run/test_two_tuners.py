@@ -13,7 +13,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from tests.support import planted
 
-TRIALS = 40
+TRIALS = 20
 SCRIPT = """
 import sys
 import planted
@@ -46,8 +46,8 @@ def start(path: Path, m: int, seed: int) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(("problems", "seeds"), [((20, 20), (1, 1)), ((20, 20), (1, 2)), ((20, 24), (1, 1))],
-                         ids=["same trials", "same problem", "different problems"])
+@pytest.mark.parametrize(("problems", "seeds"), [((20, 20), (1, 1)), ((20, 24), (1, 1))],
+                         ids=["same trials", "different problems"])
 def test_two_tuners_share_a_journal(problems: tuple[int, int], seeds: tuple[int, int], tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     tuners = [start(path, m, seed) for m, seed in zip(problems, seeds, strict=True)]

@@ -140,27 +140,6 @@ def test_a_droplet_descends_from_the_best_of_its_exploration_and_then_explores_a
     assert min(proposals[:40], key=seconds).settings == (("x", 3), ("y", 2))
 
 
-def test_a_droplet_moves_only_to_a_configuration_that_is_faster_beyond_noise() -> None:
-    (space,) = spaces(12)
-    strategy = SeededDroplet(context(space, seeds=[space[0]]))
-    strategy.tell(strategy.ask(1)[0], Measurement(Status.CORRECT, (1.0, 1.2, 0.9, 1.1)))
-    near = strategy.ask(2)
-    strategy.tell(near[0], Measurement(Status.CORRECT, (0.95, 1.15, 0.9, 1.1)))  # luck
-    assert set(strategy.ask(1)) <= (neighbours(space, space[0]))
-    strategy.tell(near[1], Measurement(Status.CORRECT, (0.5, 0.51, 0.52, 0.5)))
-    assert set(strategy.ask(2)) <= (neighbours(space, near[1]))
-
-
-def test_welchs_test_agrees_with_tables() -> None:
-    assert student_tail(1.0, 1.0) == pytest.approx(0.25)
-    assert student_tail(2.228139, 10.0) == pytest.approx(0.025, rel=1e-5)
-    assert student_tail(-1.812461, 10.0) == pytest.approx(0.95, rel=1e-5)
-    assert student_tail(2.576, 1e6) == pytest.approx(0.005, rel=1e-2)
-    assert faster([1.0, 1.1, 0.9], [1.0, 1.1, 0.9]) == pytest.approx(0.5)
-    assert faster([1.0, 1.1, 0.9], [2.0, 2.2, 1.9]) < 0.001
-    assert (faster([1.0], [2.0]), faster([2.0], [1.0]), faster([2.0, 2.0], [1.0, 1.0])) == (0.0, 1.0, 1.0)
-
-
 def test_an_unknown_strategy_is_refused_with_a_list() -> None:
     with pytest.raises(MisuseError, match=r"no strategy 'magic'; there are portfolio, predictor, .*, exhaustive"):
         strategy_factory("magic")

@@ -19,7 +19,6 @@ from seqtune.integrations.miopen.predictor.words import LabelWords
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
-from seqtune.predictor.trees.forest import Forest
 from tests.support.label_toys import MLIR, TREES, WINOGRAD, Parts
 
 MI50, VEGA = device("gfx906_60"), device("gfx900_56")
@@ -56,12 +55,6 @@ def test_kernels_of_equal_parameters_share_classifiers_that_tell_them_apart(labe
     assert first.logs(columns, labels.value_indices[:, :1]).shape == (len(labels), len(values))
 
 
-def test_a_forest_of_one_leaf_is_a_constant() -> None:
-    forest = Forest(1, np.zeros(1, np.int32), np.zeros(1, np.uint8), np.array([0.5], np.float32),
-                    np.zeros(1, np.uint16))
-    assert forest.margins(np.zeros((3, 2), np.float32)).tolist() == [[0.5]] * 3
-
-
 def test_what_a_perf_db_leaves_open_changes_neither_side_nor_features() -> None:
     known: dict[str, Any] = {"n": 4, "c": 64, "k": 96, "r": 3, "s": 3, "pad_h": 1, "pad_w": 1, "stride_h": 2,
                              "stride_w": 2, "direction": "backward_data"}
@@ -74,9 +67,3 @@ def test_what_a_perf_db_leaves_open_changes_neither_side_nor_features() -> None:
     assert (columns == columns[0]).all()
 
 
-def test_sizes_that_differ_in_divisibility_alone_look_different() -> None:
-    problems = [Problem.make("convnd", n=8, c=c, h=28, w=28, k=64, r=1, s=1) for c in (256, 257)]
-    first, second = tree_columns([(problem, MI50) for problem in problems])
-    assert (first != second).sum() > 8
-    near = tree_columns([(problems[0], MI50), (problems[0], VEGA)])
-    assert (near[0] != near[1]).any()

@@ -13,9 +13,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.beam import beam_search_many
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
-from seqtune.predictor.translator.rows import gelu
 from seqtune.predictor.translator.translator import Translator
-from seqtune.predictor.translator.word_vectors import shapes
 from tests.support.interpreter import loaded_after
 from tests.support.learning.greedy import Greedy
 from tests.support.learning.miopen_problems import draw, gpus, solved
@@ -55,18 +53,6 @@ def test_arrays_give_the_probabilities_of_the_model(size: dict[str, int]) -> Non
                                      value_indices=np.zeros((len(queries), 8), np.int16)))
     assert compared.compared > 5000
     assert compared.worst < 1e-4
-
-
-def test_the_shapes_of_a_state_are_computed_without_torch() -> None:
-    for size in SIZES:
-        model = translator(size)[0]
-        assert shapes(model.size) == {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-
-
-def test_the_gelu_of_arrays_uses_the_normal_distribution() -> None:
-    x = np.linspace(-12, 12, 20001, dtype=np.float32)
-    wanted = torch.nn.functional.gelu(torch.from_numpy(x).double()).numpy()
-    assert np.abs(gelu(x) - wanted).max() < 1e-6
 
 
 def test_predicting_miopens_parameters_loads_neither_torch_nor_pandas() -> None:

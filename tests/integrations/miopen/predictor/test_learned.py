@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from seqtune.integrations.miopen.predictor.learned import LearnedLabels, filter_
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.predictors import cached_checkpoint
-from seqtune.predictor.trees.forest import read_arrays, read_packed
+from seqtune.predictor.trees.forest import read_arrays
 from tests.support.label_toys import MLIR, Parts
 from tests.support.planted_labels import find_file
 
@@ -91,15 +90,6 @@ def test_a_flipped_bit_in_weights_or_trees_is_found(name: str, label_checkpoint:
     message = capsys.readouterr().err
     assert len(message.splitlines()) == 1
     assert f"{name} is not the file" in message
-
-
-def test_trees_that_unpack_to_too_many_bytes_are_refused(tmp_path: Path) -> None:
-    (tmp_path / PACKED).write_bytes(zlib.compress(bytes(50_000_000)))
-    tracemalloc.start()
-    with pytest.raises(CheckpointError, match=r"trees\.zlib unpacks to more than"):
-        read_packed(tmp_path / PACKED, 1_000_000)
-    assert tracemalloc.get_traced_memory()[1] < 20_000_000
-    tracemalloc.stop()
 
 
 def test_a_damaged_checkpoint_of_labels_is_refused_in_one_line(label_checkpoint: Path, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from seqtune.predictor.learning.tasks.baselines import (
     Fixed,
     Nearest,
     random_log_share,
-    trees_alone,
 )
 from seqtune.predictor.learning.tasks.portfolio import nearest_row, nearest_valid
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
@@ -36,14 +35,6 @@ def test_the_expectation_of_random_search_equals_counting_all_draws(count: int) 
     assert random_log_share(shares, count) == pytest.approx(np.mean(every))
 
 
-def test_the_expectation_of_random_search_equals_monte_carlo() -> None:
-    generator = np.random.default_rng(0)
-    shares = generator.uniform(0.1, 1, 400)
-    drawn = [np.log(generator.choice(shares, 5, replace=False).max()) for _ in range(4000)]
-    assert random_log_share(shares, 5) == pytest.approx(np.mean(drawn), abs=0.01)
-    assert random_log_share(shares[:3], 5) == pytest.approx(np.log(shares[:3].max()))
-
-
 @pytest.mark.parametrize("name", [name for name in BASELINES if name != ANALYTIC])  # which knows no CPU
 def test_every_baseline_is_better_than_chance(name: str) -> None:
     predictor = BASELINES[name].fit(TRAINING, lambda: TREES)
@@ -53,12 +44,6 @@ def test_every_baseline_is_better_than_chance(name: str) -> None:
         shares.append(measured.best / measured.seconds[measured.task.number(first.configuration)])
         chance.append(np.exp(random_log_share(np.maximum(measured.shares(), 0.01), 1)))
     assert np.mean(shares) > np.mean(chance)
-
-
-def test_trees_fitted_twice_propose_the_same() -> None:
-    again = trees_alone(Trees(TRAINING, TREES.options))
-    for measured in TEST:
-        assert trees_alone(TREES).propose([measured.task], 5) == again.propose([measured.task], 5)
 
 
 def test_fixed_picks_the_best_configuration_where_everything_is_known() -> None:

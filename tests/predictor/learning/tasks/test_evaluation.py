@@ -24,7 +24,7 @@ from seqtune.predictor.checkpoint_parts import TreesAlone
 from seqtune.predictor.learning.tasks.baselines import random_log_share
 from seqtune.predictor.learning.tasks.evaluation import METHODS, RECORDED, evaluate, fitted, outcomes, replayed
 from seqtune.predictor.learning.tasks.examples import vocabulary_of
-from seqtune.predictor.learning.tasks.shares import EvaluationRow, Outcome, bootstrap, interval, rows
+from seqtune.predictor.learning.tasks.shares import Outcome, interval, rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.compared_times import ComparedTimes
@@ -179,16 +179,6 @@ def test_an_outcome_survives_json_and_a_damaged_one_is_refused() -> None:
             Outcome.from_json(damaged)
 
 
-def test_the_interval_tells_a_real_difference_from_none() -> None:
-    generator = np.random.default_rng(0)
-    base = -generator.uniform(0, 0.3, 60)
-    low, high = bootstrap(base, base - 0.1 + generator.normal(0, 0.02, 60), 2000, 0)
-    assert 0 < low < high
-    low, high = bootstrap(base, base + generator.normal(0, 0.05, 60), 2000, 0)
-    assert low < 0 < high
-    assert bootstrap(base, base, 500, 0) == (0, 0)
-
-
 def test_a_share_has_its_own_interval_over_problems() -> None:
     logs = -np.random.default_rng(0).uniform(0, 0.3, 60)
     low, high = interval(logs, 2000, 0)
@@ -226,15 +216,6 @@ def test_the_parts_of_a_checkpoint_are_methods_and_trees_are_fitted_only_where_i
     assert isinstance(fitted(tasks[:2], bare, ("trees",))["trees"], TreesAlone)
     with pytest.raises(MisuseError, match="transformer needs a checkpoint"):
         fitted(tasks[:2], None, ("transformer",))
-
-
-def test_being_worse_is_said_only_where_the_whole_interval_is_below() -> None:
-    found = [Outcome(str(number), "d", {("seqtune", 0): -0.2, ("trees", 0): -0.01 * (number % 3), ("default", 0): -0.4,
-                                        ("fixed", 0): -0.2 - 0.3 * (-1) ** number}, 0) for number in range(20)]
-    at: dict[str, EvaluationRow] = {row.method: row for row in rows(found)}
-    assert at["trees"].worse
-    assert not at["default"].worse
-    assert not at["fixed"].worse
 
 
 def test_misuse_is_one_clear_line() -> None:

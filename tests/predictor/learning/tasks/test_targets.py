@@ -108,13 +108,6 @@ def test_joined_examples_keep_their_sentences() -> None:
     np.testing.assert_array_equal(both.share[both.sentence == 1], one.share[one.sentence == 1])
 
 
-def test_rows_are_found_all_at_once() -> None:
-    (space,) = _measured().task.spaces
-    wanted = [dict(space[row].settings) for row in (0, 17, len(space) - 1)]
-    wanted += [{**wanted[0], "vector": 5}, {"vector": 8}]
-    assert space.find(wanted).tolist() == [0, 17, len(space) - 1, -1, -1]
-
-
 def test_a_narrowed_task_keeps_each_time_with_its_configuration() -> None:
     measured = measured_tasks(DATA, held_out=False)[0]
     small = measured.measured_only()
@@ -173,11 +166,6 @@ def test_finals_that_all_met_a_slow_minute_change_nothing_but_their_order() -> N
 def test_a_configuration_that_cannot_be_read_is_refused_in_one_line() -> None:
     with pytest.raises(FormatError, match="not a configuration"):
         measured_tasks(Data(DATA.frame.assign(configuration="{vector:"), DATA.devices), held_out=False)
-
-
-def test_a_data_set_without_a_needed_column_is_refused_in_one_line() -> None:
-    with pytest.raises(FormatError, match="no column 'seconds'"):
-        measured_tasks(Data(DATA.frame.drop(columns="seconds"), DATA.devices), held_out=False)
 
 
 def test_what_another_toolchain_measured_is_not_known_of_a_device_that_names_its_own() -> None:

@@ -98,35 +98,8 @@ def test_answers_to_validation_problems_decide_between_the_last_epoch_and_the_be
     assert report["answer_shares"] == {"1": max(shares)}
 
 
-def test_shares_of_answers_grow_with_the_proposals_that_count() -> None:
-    held_out = [measured.measured_only() for measured in measured_tasks(DATA, held_out=True)]
-    shares = training.answer_shares(train(DATA, QUICK)[0], held_out)
-    assert 0 < shares[1] <= shares[3] <= shares[5] <= 1
-
-
 def _identity(codes: Codes) -> bytes:
     return codes[:-len(RATIO_NAMES)].tobytes()  # without the ratios, whose rates are redrawn
-
-
-class _Stop(Exception):
-    pass
-
-
-def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None:
-    def stop(progress: Epoch) -> None:
-        if progress.epoch == 4:
-            raise _Stop
-
-    options = replace(QUICK, state=tmp_path)
-    with pytest.raises(_Stop):
-        train(DATA, options, stop)
-    reports: list[Epoch] = []
-    resumed, report = train(DATA, options, reports.append)
-    assert reports[0].epoch == 4, "it goes on after the state saved at 3"
-    plain, plain_report = train(DATA, QUICK)
-    assert torch.equal(_weights(resumed), _weights(plain))
-    assert report["history"] == plain_report["history"]
-    assert str(tmp_path) not in json.dumps(resumed.provenance), "where it was kept is nobody's business"
 
 
 def test_the_state_of_another_training_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
@@ -136,17 +109,6 @@ def test_the_state_of_another_training_and_a_damaged_one_are_refused(tmp_path: P
     (tmp_path / "state.safetensors").write_bytes(b"\x80\x04 no tensors")
     with pytest.raises(FormatError, match="damaged"):
         train(DATA, replace(QUICK, epochs=3, state=tmp_path))
-
-
-def test_ctrl_c_keeps_the_best_so_far() -> None:
-    def stop(progress: Epoch) -> None:
-        if progress.epoch == 3:
-            raise KeyboardInterrupt
-
-    checkpoint, report = train(DATA, QUICK, stop)
-    assert report["interrupted"]
-    assert report["epochs"] == 3
-    assert 0 < _share(checkpoint) <= 1
 
 
 def test_ctrl_c_after_the_last_epoch_keeps_the_trained_weights(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.backend import BuildError, DeviceLost, LaunchError
+from seqtune.tuner.backends.backend import DeviceLost, LaunchError
 from seqtune.tuner.backends.called_executable import CalledExecutable
 from seqtune.tuner.backends.cuda import compiler
 from seqtune.tuner.backends.cuda.backend import CudaBackend
@@ -153,13 +153,6 @@ def test_the_drivers_facts_make_the_devices_and_equal_models_are_numbered(machin
     assert Device.from_json(first.to_json()) == first
 
 
-def test_what_the_driver_does_not_tell_comes_from_the_table(machine: Machine) -> None:
-    machine.cuda.attributes = {"MULTIPROCESSOR_COUNT": 132}
-    facts = machine.gpus.devices()[0]
-    assert (facts.l2_bytes, facts.local_memory) == (60 << 20, 227 << 10)
-    assert (facts.names()["unit_threads"], facts.names()["clock_mhz"]) == (2048, 1830)
-
-
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_operands_are_stored_in_the_element_type_and_the_constant_one_packed(
         dtype: str, machine: Machine, backend: CudaBackend) -> None:
@@ -241,11 +234,6 @@ def test_a_build_launches_nothing_because_what_it_compiled_is_complete(machine: 
     executable.run()
     assert "product" in dict(machine.cuda.log)
     executable.close()
-
-
-def test_a_missing_entry_is_a_failed_build(backend: CudaBackend) -> None:
-    with pytest.raises(BuildError, match="no entry 'missing'; it has product"):
-        built(backend, settings={"deed": "entry"})
 
 
 def test_a_refused_launch_fails_and_the_next_one_may_work(machine: Machine, backend: CudaBackend) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.kernels.devices import processors
 from seqtune.kernels.devices.device import CAPABILITIES
 from seqtune.tuner.backends.llvm import cores, facts
 from seqtune.tuner.backends.llvm.arm_features import features_of, is_arm
@@ -84,12 +83,6 @@ def test_threads_run_on_the_fast_cores(speeds: dict[str, list[int]], expected: l
     assert set(cores.usable_cpus(tmp_path)) <= {1, 2}
 
 
-def test_of_two_threads_of_a_core_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(cores, "usable_processors", lambda: set(range(6)))
-    assert cores.usable_cpus(system(tmp_path, {"cpu_capacity": [1024] * 6}, siblings=True)) == [0, 2, 4]
-
-
 def test_on_macos_the_fast_cores_and_their_caches_count(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {"hw.perflevel0.physicalcpu": 4, "hw.perflevel0.l1dcachesize": 128 << 10, "hw.l1dcachesize": 64 << 10,
                  "hw.perflevel0.l2cachesize": 12 << 20}
@@ -101,7 +94,3 @@ def test_on_macos_the_fast_cores_and_their_caches_count(monkeypatch: pytest.Monk
     assert facts.mac_caches(number) == {1: 128 << 10, 2: 12 << 20, 3: 0}
 
 
-def test_caches_that_a_board_does_not_report_are_those_of_its_core(tmp_path: Path) -> None:
-    assert facts.linux_caches(tmp_path) == {}
-    assert processors.caches("cortex-a72") == {1: 32 << 10, 2: 1 << 20, 3: 0}
-    assert processors.caches("znver5") == {}

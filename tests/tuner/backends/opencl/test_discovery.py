@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import struct
 import sys
-import tempfile
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -116,28 +114,6 @@ def test_a_work_group_that_the_compiled_kernel_does_not_allow_is_refused() -> No
         limits.check(built, 256)
     with pytest.raises(LaunchError, match="512 work-items exceeds the device's limit of 384"):
         limits.check(built, 512)
-
-
-def test_without_a_path_pocl_finds_the_linker_of_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("PATH")
-    pocl.prepare()
-    assert os.environ["PATH"] == os.defpath
-    monkeypatch.setenv("PATH", str(tmp_path))
-    pocl.prepare()
-    assert os.environ["PATH"] == str(tmp_path)
-
-
-def test_where_the_cache_folder_cannot_be_written_pocl_gets_a_temporary_one(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # no folder can be made in a file
-    monkeypatch.setenv("POCL_CACHE_DIR", "")
-    monkeypatch.delenv("POCL_CACHE_DIR")
-    pocl.prepare()
-    folder = Path(os.environ["POCL_CACHE_DIR"])
-    assert folder.is_dir()
-    assert folder.parent == Path(tempfile.gettempdir())
 
 
 def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_a_cpu_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from seqtune.kernels.problem_sets.leakage import MOST_NAMED, abridged
-from seqtune.predictor.learning.tasks.adaptation.report import FEWEST, NEW, OLD, RetrainingReport, comparison_rows
+from seqtune.predictor.learning.tasks.adaptation.report import NEW, OLD, RetrainingReport, comparison_rows
 from seqtune.predictor.learning.tasks.shares import OURS, Outcome
 
 EMPTY = RetrainingReport(("toy:1",), 20, 20, 300, (), (), (), {NEW: (), OLD: ()}, (), (), 0, 5, 5, False, False, 9.0)
@@ -53,18 +53,6 @@ def test_a_fall_on_every_problem_is_warned_of_and_one_within_noise_is_not() -> N
     assert not mixed.falls
     note, = replace(EMPTY, evaluated=(fallen, mixed)).notes
     assert note.startswith("toy:1: the first proposal fell from 0.900 to 0.817 on 8 held-out problems of the old")
-
-
-def test_too_few_problems_have_no_interval_and_the_report_says_so() -> None:
-    rows = comparison_rows(NEW, outcomes([0.9] * (FEWEST - 1)), outcomes([0.1] * (FEWEST - 1)))
-    assert all(row.low is row.high is None and not row.falls for row in rows)
-    assert replace(EMPTY, evaluated=rows).notes == [
-        f"toy:1: only {FEWEST - 1} held-out problems; an interval needs {FEWEST}"]
-
-
-def test_a_checkpoint_that_lacked_a_kernel_has_no_share_before() -> None:
-    row = comparison_rows(NEW, None, outcomes([0.5] * FEWEST))[0]
-    assert (row.before, row.difference, row.low, row.falls) == (None, None, None, False)
 
 
 def test_problems_left_out_of_evaluation_are_named_shortly_in_a_remark_and_completely_in_the_report() -> None:

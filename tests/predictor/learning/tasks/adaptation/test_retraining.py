@@ -7,13 +7,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from seqtune.data import measured_tasks as measured_tasks_module
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import SeqtuneError
 from seqtune.kernels.devices.device import Device
@@ -28,12 +26,10 @@ from seqtune.predictor.learning.tasks.adaptation.clock import Clock
 from seqtune.predictor.learning.tasks.adaptation.plan import Selection
 from seqtune.predictor.learning.tasks.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.learning.tasks.adaptation.report import NEW, OLD
-from seqtune.predictor.learning.tasks.adaptation.retraining import RETRAINING, retrain, retraining_examples
+from seqtune.predictor.learning.tasks.adaptation.retraining import RETRAINING, retrain
 from seqtune.predictor.learning.tasks.evaluation import evaluate_tasks
-from seqtune.predictor.learning.tasks.examples import problems_of, words_of
-from seqtune.predictor.sequence.vocabulary import Vocabulary
+from seqtune.predictor.learning.tasks.examples import problems_of
 from seqtune.predictor.training.progress import Epoch
-from seqtune.predictor.trees.cost_trees import Trees
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.progress import parted
 from tests.support.learning.short_training import DATA, QUICK, train
@@ -187,14 +183,6 @@ def test_an_old_device_with_new_records_is_evaluated_before_and_after_and_starts
     assert [count - trees[0] for count in trees] == [0, AGAIN.added, AGAIN.added, 2 * AGAIN.added]
 
 
-def test_retraining_is_shown_beside_training_from_scratch() -> None:
-    new = data(8, held_out=2, sampled=60, devices=(MIDDLE,), seed=3)
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    _, report = retrain(old, new, DATA, AGAIN, scratch=True)
-    assert report.evaluated
-    assert all(row.scratch is not None for row in report.evaluated if row.records == NEW)
-
-
 def test_a_retraining_ends_with_its_time_and_says_so() -> None:
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
     old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
@@ -219,34 +207,6 @@ def test_a_promised_time_that_ends_before_the_training_is_refused_in_one_line() 
             retrain(old, new, DATA, AGAIN, deadline=deadline)
 
 
-def test_a_retraining_whose_time_is_over_makes_no_further_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
-    made, now = [], 0.0
-    task = measured_tasks_module._measured_task
-
-    def taking(*given: Any) -> Any:
-        nonlocal now
-        now += 50.0
-        made.append(given)
-        return task(*given)
-
-    monkeypatch.setattr(measured_tasks_module, "_measured_task", taking)
-    with pytest.raises(SeqtuneError, match=r"budget of 60 s .* after 100 s of preparation, .* about --minutes 4 "):
-        retrain(old, new, DATA, AGAIN, deadline=Deadline(60.0, lambda: now))
-    assert len(made) == 2, "72 s, the budget and its slack, are over"
-
-
-def test_new_examples_that_no_epoch_would_read_are_not_made() -> None:
-    new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
-    selection = Selection.of(new, DATA, AGAIN)
-    teacher = Trees([*selection.old, *selection.fresh], AGAIN.trees)
-    vocabulary = Vocabulary.build(*words_of([*selection.fresh, *selection.old]))
-    for seconds, fresh in ((1e-9, 1), (math.inf, len(selection.fresh))):
-        examples = retraining_examples(selection, teacher, vocabulary, replace(AGAIN, repeats=1), Deadline(seconds))
-        assert sum(not example.anchored for example in examples.measured) == fresh > 0
-
-
 def test_each_part_of_a_retraining_ends_with_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clock, "check", lambda *given: None)  # which reads the deadline once a task
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
@@ -257,13 +217,6 @@ def test_each_part_of_a_retraining_ends_with_its_share_of_the_time(monkeypatch: 
     assert adapted.ranker is not None
     (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
     assert 1 < len(after.roots) - len(before.roots) < AGAIN.added, "the clock moves by a second for each tree"
-
-
-def test_a_shorter_retraining_rehearses_and_samples_less() -> None:
-    third = RETRAINING.within(1.5)
-    assert (third.minutes, third.rehearsed, third.extra) == (1.5, 33, 67)
-    assert RETRAINING.within(1e-3).rehearsed == 5
-    assert RETRAINING.within(60.0) == replace(RETRAINING, minutes=60.0)
 
 
 def test_a_rehearsal_has_the_same_number_of_problems_of_every_device() -> None:

@@ -10,31 +10,23 @@ import numpy as np
 import pytest
 from pydantic import JsonValue
 
-from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.tasks.small.cross_validation import COUNTS, METHODS, cross_validate
 from seqtune.predictor.learning.tasks.small.folds import FOLDS, folds_of
-from seqtune.predictor.learning.tasks.small.options import is_small, options_of, small_options
+from seqtune.predictor.learning.tasks.small.options import options_of
 from seqtune.predictor.learning.tasks.small.training import train_small
 from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.learning.progress import parted
 from tests.support.learning.short_training import QUICK
-from tests.support.synthetic import NARROW, WIDE, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 OPTIONS = replace(QUICK, epochs=1, validation=0.0, confidence=False, trees=TreesOptions(rounds=20, models=1, threads=1))
-
-
-@pytest.fixture(name="tasks")
-def _tasks() -> list[MeasuredTask]:
-    return measured_tasks(data(10, held_out=0, sampled=40, devices=(WIDE,)), held_out=False)
 
 
 def test_the_report_compares_the_training_with_simple_methods_on_problems_it_has_not_seen(
@@ -93,15 +85,6 @@ def test_noise_is_refused_before_the_training_unless_it_is_forced(tasks: list[Me
         train_small(noise, [], OPTIONS)
     _, report = train_small(noise, [], OPTIONS, force=True)
     assert any("unrelated" in remark for remark in report["remarks"])
-
-
-def test_the_options_follow_from_the_number_of_problems() -> None:
-    tasks = measured_tasks(data(12, held_out=0, sampled=3, devices=(WIDE, NARROW)), held_out=False)
-    assert is_small(tasks)
-    few, usual = small_options(tasks, TrainingOptions(seed=7)), TrainingOptions()
-    assert (few.seed, few.epochs, few.extra, few.validation) == (7, 25, 0, 0.0)
-    assert few.width < usual.width
-    assert small_options(tasks[:6], usual).epochs == 100
 
 
 def test_a_checkpoint_tells_whether_it_was_trained_on_tasks(tasks: list[MeasuredTask]) -> None:
