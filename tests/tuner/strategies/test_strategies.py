@@ -12,7 +12,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.strategies.droplet import SeededDroplet, faster, student_tail
+from seqtune.tuner.strategies.droplet import SeededDroplet
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.strategy import Strategy
