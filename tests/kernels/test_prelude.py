@@ -64,14 +64,6 @@ def test_spaces_of_gpus_are_worth_searching_and_can_be_ordered(problem: str, mod
     assert space.default in space
 
 
-def test_an_asynchronous_copy_of_nothing_has_an_aligned_address() -> None:
-    """The sentinel offset -1 would make it odd, which the hardware refuses even for no bytes."""
-    device = described_gpu("cuda", "h100")
-    words = program(device, 4, "", copies=True).text
-    assert "(to, from, x, inside)" in words
-    assert "from = inside ? source : aligned" in words
-
-
 @pytest.mark.parametrize("name", SHARED.values())
 def test_shared_memory_of_the_launch_is_what_the_declaration_says(name: str) -> None:
     family, device = kernel(name), described_gpu("cuda", "h100")

@@ -13,7 +13,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.space import SearchSpace, spaces_for
+from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 
 DEVICE = Device("recorded:test", "recorded", "none", "none", local_memory=64)
@@ -211,21 +211,6 @@ def test_strange_configurations_are_refused_with_a_reason() -> None:
     assert space.row(Configuration("recorded.test", (("q", 3), ("p", 2)))) == 3
 
 
-def test_a_condition_that_divides_by_zero_does_not_hold() -> None:
-    kernel = Kernel(
-        "recorded.test",
-        "recorded",
-        ("recorded",),
-        (Parameter("p", (0, 2, 5)),),
-        (Constraint.of("size % p == 0", "p divides size"),),
-        (),
-    )
-    space = SearchSpace(kernel, PROBLEM, DEVICE)
-    assert [configuration["p"] for configuration in space] == [2]
-    assert "divides" in str(space.why_not(Configuration.of(kernel.name, {"p": 0})))
-    assert "divides" in str(space.why_not(Configuration.of(kernel.name, {"p": 5})))
-
-
 def test_a_space_whose_constraints_need_an_unknown_feature_is_refused() -> None:
     kernel = Kernel(
         "recorded.test",
@@ -264,17 +249,6 @@ def test_a_space_too_large_to_enumerate_is_refused() -> None:
     kernel = Kernel("recorded.huge", "recorded", ("recorded",), parameters, (), ())
     with pytest.raises(KernelError, match="add constraints"):
         SearchSpace(kernel, PROBLEM, DEVICE)
-
-
-def test_spaces_for_gives_the_reason_where_nothing_solves_the_problem() -> None:
-    kernel = Kernel("recorded.test", "recorded", ("recorded",), (Parameter("p", (1, 2)),), (), ())
-    empty = Kernel(
-        "recorded.none", "recorded", ("recorded",), (Parameter("p", (1,)),), (Constraint.of("p > 1", "no"),), ()
-    )
-    assert [space.kernel for space in spaces_for(PROBLEM, DEVICE, [kernel, empty])] == [kernel]
-    with pytest.raises(KernelError, match=r"no kernel of recorded solves recorded size=12 .*: recorded.none: none of "
-                                          r"its 1 configurations is allowed: 'p > 1' excludes all \(no\)"):
-        spaces_for(PROBLEM, DEVICE, [empty])
 
 
 def test_the_nearest_configuration_changes_few_parameters_before_it_takes_small_steps() -> None:

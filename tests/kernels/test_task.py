@@ -9,7 +9,6 @@ from seqtune.errors import ConfigurationError, KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Constraint, Kernel, Parameter, Setting
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.row_index import RowIndex
 from seqtune.kernels.task import MeasuredTask, Task
 
 DEVICE = Device("test:1", "test", "paper", "none")
@@ -66,14 +65,6 @@ def test_many_configurations_of_a_kernel_are_found_at_once() -> None:
     assert TASK.numbers("test.two", []).tolist() == []
 
 
-def test_rows_are_found_and_others_are_not() -> None:
-    rows = TASK.spaces[0].rows
-    index = RowIndex(rows)
-    assert (index.find(rows[::-1]) == np.arange(len(rows))[::-1]).all()
-    assert index.find(np.full((1, rows.shape[1]), 3)).tolist() == [-1]
-    assert RowIndex(rows[:0]).find(rows[:2]).tolist() == [-1, -1]
-
-
 def test_neighbours_differ_in_one_parameter_and_are_all_there_are() -> None:
     begin = len(TASK.spaces[0])
     for number in (0, 17, begin - 1, begin, len(TASK) - 1):
@@ -85,20 +76,6 @@ def test_neighbours_differ_in_one_parameter_and_are_all_there_are() -> None:
         assert dict(zip(near.numbers.tolist(), near.columns.tolist(), strict=True)) == wanted
         assert set(TASK.differences(number, near.numbers)) == {1}
         assert set(TASK.differences(number, np.array([begin if number < begin else 0]))) == {4}
-
-
-def test_steps_and_distances_follow_the_order_of_values() -> None:
-    for number in range(0, len(TASK), 7):
-        here, near = TASK[number], TASK.neighbours(number)
-        parameters = TASK.spaces[TASK.locate(number)[0]].kernel.parameters
-        for other, column, step, distance in zip(near.numbers.tolist(), near.columns.tolist(), near.steps.tolist(),
-                                                 near.distances.tolist(), strict=True):
-            mine, there = here.settings[column][1], TASK[other].settings[column][1]
-            if isinstance(mine, int) and isinstance(there, int):
-                assert (there > mine) == (step > 0)
-            assert step != 0
-            values = parameters[column].values
-            assert distance == abs(values.index(mine) - values.index(there))
 
 
 def test_random_steps_lead_to_neighbours_and_reach_a_whole_space() -> None:

@@ -22,11 +22,6 @@ def write(system: Path, **files: str) -> Path:
     return system
 
 
-def test_this_machine_has_at_least_as_many_processors_as_cores() -> None:
-    state = MachineState.now()
-    assert 1 <= state.cores <= state.processors
-
-
 @pytest.mark.parametrize(("files", "quota"), [
     ({}, None),
     ({"proc__self__cgroup": "0::/", "sys__fs__cgroup__cpu_dot_max": "150000 100000"}, 1.5),
@@ -51,6 +46,3 @@ def test_a_governor_that_holds_the_lowest_frequency_is_told_from_one_that_follow
     assert not replace(state, governors=()).slowed
 
 
-def test_a_hypervisor_is_seen_in_the_flags(tmp_path: Path) -> None:
-    assert not MachineState.now(tmp_path).virtual
-    assert MachineState.now(write(tmp_path, proc__cpuinfo="model : 1\nflags\t\t: fpu hypervisor avx")).virtual

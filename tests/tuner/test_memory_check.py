@@ -12,9 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-import seqtune
 from seqtune.__main__ import main
-from seqtune.tuner.memory_check import check, oclgrind
+from seqtune.tuner.memory_check import oclgrind
 from seqtune.tuner.memory_check.oclgrind import Stray, strays
 from tests.support.libraries.stencil import STENCIL, write
 from tests.support.paths import ROOT
@@ -130,9 +129,3 @@ def test_a_kill_leaves_neither_files_nor_a_simulator_behind(tmp_path: Path) -> N
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.skipif(oclgrind.library() is None, reason="Oclgrind is not installed")
-def test_a_configuration_that_takes_too_long_is_left_and_the_next_one_runs(tmp_path: Path) -> None:
-    (tmp_path / "groups.cl").write_text(SOURCE.replace("int i", "for (volatile int k = 0; deed == 0; k++) ; int i"))
-    library = seqtune.use_library(write(tmp_path, LIBRARY.replace("[0, 1, 2, 3]", "[0, 2]")))
-    report = check.check_memory(library, sample=2, seconds=1.5)
-    assert any("deed=0" in line and "not finished within 2 s" in line for line in report.unfinished)

@@ -25,7 +25,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.provenance import check_measured
 from seqtune.data.record import Measurement, Status
 from seqtune.data.shipped_machines import SHIPPED, shipped_devices
-from seqtune.errors import FormatError, InterruptedTuning, MisuseError, SeqtuneError, UnavailableError
+from seqtune.errors import FormatError, MisuseError, SeqtuneError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import Options as MeasuringOptions
@@ -145,37 +145,6 @@ def test_a_dry_run_does_all_tasks_and_marks_all_files(tmp_path: Path) -> None:
         program.main(["--tasks", "check", *arguments])
 
 
-def test_a_task_that_fails_is_reported_and_the_next_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(run: Run) -> str:
-        raise SeqtuneError("the driver refused")
-
-    def lack(run: Run) -> str:
-        raise UnavailableError("no such package")
-
-    def crash(run: Run) -> str:
-        raise ValueError("odd")
-
-    tasks: dict[str, program.Task] = {"check": fail, "measure": lack, "compare": crash, "report": lambda run: "fine"}
-    run = run_with(tmp_path, Stub())
-    assert program.run_tasks(run, tasks) == ["check", "compare"]
-    assert program.run_tasks(run, tasks, required=True) == ["check", "measure", "compare"]
-    said = capsys.readouterr().err
-    for line in ("check: FAILED: the driver refused", "measure: left out: no such package",
-                 "compare: FAILED: ValueError: odd", "report: fine"):
-        assert line in said
-
-
-def test_a_stopped_task_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Path) -> None:
-    with pytest.raises(InterruptedTuning, match="run again"):
-        program.run_tasks(run_with(tmp_path, Stub(interrupt_at=7)), {"measure": measuring.measure})
-    before = whens(tmp_path)
-    assert len(before) == 7
-    rest = Stub()
-    measuring.measure(run_with(tmp_path, rest))
-    assert before.items() < whens(tmp_path).items()
-    assert len(whens(tmp_path)) == 7 + len(rest.measured)
-
-
 def test_a_folder_is_of_one_device_and_kind_and_of_one_process(tmp_path: Path) -> None:
     run = run_with(tmp_path, Stub())
     with run.alone():
@@ -209,20 +178,6 @@ def test_a_misuse_is_one_line(arguments: tuple[str, ...], capsys: pytest.Capture
         run_program("gpu", lambda: program.main(arguments))
     assert ended.value.code in (1, 2)
     assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_a_pass_over_all_problems_comes_before_the_next_one(tmp_path: Path) -> None:
-    stub = Stub()
-    run = run_with(tmp_path, stub)
-    assert measuring.measure(run).startswith(f"{len(stub.measured)} configurations of 3 problems")
-    first = stub.measured[:len(SMALL) * measuring.PASSES[0]]
-    assert [sum(problem == other for other, _ in first) for problem in SMALL] == [measuring.PASSES[0]] * len(SMALL)
-    assert len(stub.measured) == len(set(stub.measured)) > len(first)
-    chosen = {configuration.kernel for _, configuration in stub.measured}
-    assert len(chosen) > 1
-    only = Stub()
-    measuring.measure(run_with(tmp_path / "only", only, kernels=(sorted(chosen)[0],)))
-    assert {configuration.kernel for _, configuration in only.measured} == {sorted(chosen)[0]}
 
 
 def test_a_wrong_number_fails_the_check_again_and_again(tmp_path: Path) -> None:

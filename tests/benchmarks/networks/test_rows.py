@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.networks.contest import ContestOutcome
-from benchmarks.networks.page import page, quote
+from benchmarks.networks.page import quote
 from benchmarks.networks.rows import MEAN, row_of, summaries
 
 
@@ -25,17 +25,6 @@ def test_ratios_are_the_times_of_peers_over_ours() -> None:
                                                                         pytest.approx(1.25))
     assert row["vs_zentorch"] is None
     assert (row["pytorch_operations_left"], row["error"], row["seconds_to_ready"]) == (2, 1e-6, 2.5)
-
-
-def test_a_network_that_we_cannot_run_has_a_row_with_the_times_of_the_peers() -> None:
-    missing = outcome(eager=8.0)
-    missing.left_out["seqtune"] = "no layer can be optimised"
-    row = row_of(missing)
-    assert (row["ms"], row["vs_eager"], row["vs_best"], row["pytorch_operations_left"]) == (None, None, None, None)
-    assert row["milliseconds"] == {"eager": pytest.approx(8.0)}
-    mean, = summaries([row])
-    assert (mean["networks"], mean["least"], mean["without_ours"]) == (0, None, ["VGG-16"])
-    assert "seqtune is left out of VGG-16 (fp32, 2): no layer can be optimised." in page({"rows": [row, mean]}).caveats
 
 
 def test_means_are_geometric_and_name_the_networks_below_the_floor() -> None:

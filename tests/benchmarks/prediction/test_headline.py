@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ import pytest
 
 from benchmarks.common.page import RESULTS
 from benchmarks.common.report import Row
-from benchmarks.prediction.headline import CASES, TOLERANCE, changes, evaluated_cases, means, page, sample
+from benchmarks.prediction.headline import CASES, TOLERANCE, changes, evaluated_cases, means, sample
 from seqtune.data.dataset import Dataset
 from seqtune.kernels.task import Task
 from seqtune.predictor.candidate import Candidate
@@ -67,10 +66,3 @@ def test_a_shuffled_beam_or_missing_trees_do_not_reach_them(checkpoint: Checkpoi
     assert not agrees(evaluated_cases(few, replace(checkpoint, ranker=None, estimator=None)))
 
 
-def test_changes_of_single_cases_do_not_cancel() -> None:
-    before, after = ([{"device": "toy:0", "problem": str(number), "shares": [share, 0.9, 0.9]}
-                      for number, share in enumerate(shares)] for shares in ((0.8, 0.9), (0.9, 0.8)))
-    assert changes(before, after) == pytest.approx({0: 0.1, 3: 0.0, 5: 0.0})
-    assert means(before)[0] == pytest.approx(means(after)[0]) == pytest.approx(math.sqrt(0.72))
-    assert changes(before, after[:1]) == dict.fromkeys((0, 3, 5), math.inf)
-    assert "reaches 0.849 of the best known speed" in page({"date": "2026-01-01", "cases": before}).claim

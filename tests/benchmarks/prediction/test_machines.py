@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.common.evaluation import merged_devices
 from benchmarks.prediction.left_out import groups, left_out
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
@@ -15,7 +14,6 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.task import Task
-from seqtune.predictor.learning.tasks.shares import Outcome
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 from tests.support.measuring.instant import DEVICE, Instant
@@ -68,10 +66,3 @@ def test_an_evaluated_problem_is_on_no_other_device_and_nothing_near_it(data: Da
         left_out(data, "moon")
 
 
-def test_the_devices_of_a_problem_are_drawn_together() -> None:
-    first = Outcome("p", "a", {("trees", 0): -0.2}, 1, retest=-0.1)
-    merged, alone = merged_devices([first, replace(first, device="b", log_shares={("trees", 0): -0.4}),
-                                    replace(first, problem="q", retest=None)])
-    assert (merged.device, merged.unmeasured) == ("all", 2)
-    assert [merged.log_shares["trees", 0], merged.retest] == pytest.approx([-0.3, -0.1])
-    assert alone.retest is None

@@ -13,14 +13,13 @@ from benchmarks.search.answers import AnswerContest, Answers, compared_answers
 from benchmarks.search.comparison import Search
 from benchmarks.search.drawn_problems import CONFIGURATIONS, candidates, drawn
 from benchmarks.search.live_page import geometric, lead, leads_of, log_shares, moments, rows_of
-from benchmarks.search.peers import LIVE_STRATEGIES, joined_names, joined_values, search_as_peer
+from benchmarks.search.peers import LIVE_STRATEGIES, search_as_peer
 from benchmarks.search.trials import SearchRun, Trial
 from seqtune.data.record import Measurement
 from seqtune.errors import FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.collected import further_training
 from seqtune.kernels.problem_sets.collected import problems as collected
-from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.timing import DEFAULTS
@@ -30,16 +29,6 @@ from tests.support.installation.optional import needs
 
 TASK = Task.of(PROBLEM, DEVICE, [KERNEL])
 RUN = SearchRun((Trial(3, 2.0, 1.0, 0.5), Trial(7, math.inf, 2.0), Trial(5, 1.0, 3.0)))
-
-
-def test_families_are_joined_to_one_space_with_every_configuration_once() -> None:
-    task = Task.of(parse_problem("conv2d c=16 h=7 k=32 r=3 pad=1"), DEVICES["llvm"])
-    assert len(task.kernels) > 1
-    numbers = joined_values(task)
-    assert sorted(numbers.values()) == list(range(len(task)))
-    assert len(joined_names(task)) == len(next(iter(numbers)))
-    assert {values[0] for values in numbers} == set(range(len(task.kernels)))
-    assert all(isinstance(value, int) for values in numbers for value in values)
 
 
 @needs("kernel_tuner")

@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 
 from benchmarks.common.finished import Finished
-from benchmarks.search import peers, program
+from benchmarks.search import peers
 from benchmarks.search import recorded as search
 from benchmarks.search.comparison import Search, compare
-from seqtune.api.replaying import recorded_spaces
-from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.errors import FormatError, SeqtuneError
+from seqtune.errors import FormatError
 from seqtune.kernels.problem_sets.similarity import distance, near
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.run.history import MOST_PROBLEMS
-from tests.support.installation.optional import needs
-from tests.support.recorded_files import write_recorded
 from tests.support.synthetic import WIDE, data
 
 
@@ -38,26 +34,6 @@ def test_regret_is_compared_with_the_best_other_method_of_each_space() -> None:
     assert search.ratios(shares(ours=1.0, a=1.0), "ours")[0]["ratio"] == 1.0  # none is nearer than 0.001
     rows = shares(ours=0.9, a=0.7, b=0.8)
     assert "| s | d | 0.900 (0.800 b) |" in search.brief(rows, search.ratios(rows, "ours"), "ours")
-
-
-@pytest.mark.parametrize(("options", "complaint"), [
-    (["--on", "live", "--minutes", "1"], "--minutes needs --work"), (["--strategies", ""], "--strategies is empty"),
-    (["--budgets", ""], "--budgets is empty"), (["--strategies", "random+luck"], "stands history or proposals"),
-    (["--on", "live", "--peers", "luck"], "no strategy 'luck'|not installed"),
-    (["--on", "live", "--devices", "miopen", "--peers", ""], "choose llvm, opencl"),
-    (["--on", "live", "--strategies", "random+history", "--peers", ""], "are for recorded problems"),
-    (["--peers", ""], "needs --data"), (["--on", "across", "--out", "docs"], "has no page")])
-def test_wrong_arguments_are_refused_before_a_search(options: list[str], complaint: str) -> None:
-    with pytest.raises(SeqtuneError, match=complaint):
-        program.main(options)
-
-
-def test_one_strategy_alone_is_searched_without_a_comparison(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program.main(["--data", str(write_recorded(tmp_path / "recorded")), "--out", str(tmp_path / "out"), "--peers", "",
-                  "--strategies", "random", "--seeds", "1", "--budgets", "3", "--jobs", "1"])
-    assert "regret" not in capsys.readouterr().out
-    assert "no other method" in (tmp_path / "out" / "results" / "search.md").read_text()
 
 
 @pytest.mark.usefixtures("fake_kernel")
@@ -118,10 +94,3 @@ def test_what_is_stored_is_not_searched_again_and_nothing_begins_after_the_deadl
         compare([toy], methods, Finished(tmp_path))
 
 
-@needs("kernel_tuner")
-@pytest.mark.parametrize("strategy", peers.STRATEGIES)
-def test_strategies_of_kernel_tuner_search_what_was_recorded(strategy: str, tmp_path: Path) -> None:
-    recorded, = recorded_spaces(read_dataset(write_recorded(tmp_path / "recorded")), devices=["fast"])
-    numbers = peers.Peer(strategy)(recorded, 5, 1)
-    assert 0 < len(set(numbers)) == len(numbers) <= 5  # some end early in a space so small
-    assert all(0 <= number < len(recorded.seconds) for number in numbers)

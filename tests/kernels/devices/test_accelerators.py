@@ -38,20 +38,6 @@ def test_names_of_other_projects_are_understood(written: str) -> None:
     assert find(written) in ACCELERATORS
 
 
-@pytest.mark.parametrize(("written", "gib"), [
-    ("Tesla V100-SXM2-16GB", 16), ("Tesla V100-SXM2-32GB", 32), ("Tesla V100-PCIE-16GB", 16),
-    ("Tesla V100-PCIE-32GB", 32), ("NVIDIA A100-SXM4-40GB", 40), ("NVIDIA A100 80GB PCIe", 80)])
-def test_a_size_in_a_drivers_name_is_that_of_the_memory(written: str, gib: int) -> None:
-    assert dict(described_gpu("triton", written).extra)["memory_gib"] == gib
-
-
-def test_models_of_one_chip_are_one_family() -> None:
-    for family in (("mi300x", "mi325x", "mi308x"), ("l40", "l40s", "rtx-4090"), ("a40", "a6000", "rtx-3090"),
-                   ("h100", "h200", "h20")):
-        assert len({chip_of(described_gpu("triton", name)) for name in family}) == 1
-    assert chip_of(Device("triton:new", "triton", "sm_130", "ptx", model="NVIDIA NEW")) == "sm_130 NVIDIA NEW"
-
-
 def test_a_fact_that_is_not_known_is_absent_and_named_where_it_is_needed() -> None:
     pascal, mi308x, mi50 = (described_gpu("triton", name) for name in ("gtx-1080-ti", "mi308x", "mi50"))
     assert (missing_fact(pascal), missing_fact(mi308x), missing_fact(mi50)) == (

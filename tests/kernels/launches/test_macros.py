@@ -15,7 +15,6 @@ from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.launches.call_declaration import DeclaredArgument, call_of
 from seqtune.kernels.launches.macros import without_definitions
 from seqtune.kernels.libraries.reading import read_library
-from seqtune.kernels.linting.library import lint
 from seqtune.kernels.problem_sets.parse import parse_problem
 from tests.support.libraries.stencil import write
 
@@ -50,11 +49,6 @@ def test_declared_values_come_before_the_source_and_win(tmp_path: Path) -> None:
     assert [line for line in source.text.splitlines() if line.startswith("#define")] == [
         "#define tile 32", "#define read_only 0", "#define WIDTH 64"]
     assert source.options == ()  # a macro `read_only` of the command line would break the compiler's own headers
-
-
-def test_a_kernel_for_square_problems_alone_has_sample_problems(tmp_path: Path) -> None:
-    library = seqtune.use_library(write(tmp_path, SQUARE.replace("ARRAY", "y")))
-    assert [size.size for size in lint(library).sizes][1:] == [4, 4, 4]
 
 
 def test_an_unknown_array_is_named_with_those_that_there_are() -> None:

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from seqtune.errors import FormatError, KernelError, MisuseError, ProblemError
-from seqtune.kernels.launches.c_types import scalar
 from seqtune.kernels.libraries.declared_library import declared_library, parse_document
-from seqtune.kernels.libraries.document import KernelDocument, LibraryDocument, ParameterDocument
+from seqtune.kernels.libraries.document import KernelDocument, LibraryDocument
 from seqtune.kernels.libraries.messages import message_of, messages_in_use, of_message, use_messages
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
@@ -140,15 +138,6 @@ def test_the_code_of_an_operation_needs_permission_for_kernels_of_other_librarie
         check_allowed(kernel("other.k"))
 
 
-def test_a_source_travels_as_text(tmp_path: Path) -> None:
-    (tmp_path / "stencil.cl").write_text("kernel void stencil() {}")
-    library = read_library(write(tmp_path, STENCIL + (
-        '[kernels.tiled.opencl]\nsource = "stencil.cl"\nentry = "stencil"\nglobal = ["n"]\n')))
-    message = message_of(library)
-    (tmp_path / "stencil.cl").write_text("kernel void another() {}")
-    assert of_message(message).kernel("stencil.tiled") == library.kernel("stencil.tiled")
-
-
 def test_an_edited_file_replaces_its_library_and_a_taken_name_is_refused(tmp_path: Path) -> None:
     use(read_library(write(tmp_path)))
     assert parse_problem("stencil n=64").size("flop") == 6 * 64 * 64
@@ -175,10 +164,3 @@ def test_what_is_neither_toml_nor_a_library_is_refused(tmp_path: Path) -> None:
         parse_document([])
 
 
-def test_numbers_of_more_digits_than_python_writes_are_refused_in_one_line() -> None:
-    number = 1 << 20_000  # as a file may write it in hexadecimal digits
-    for dtype in ("fp32", "int64"):
-        with pytest.raises(FormatError, match="<an int of 20001 bits> "):
-            scalar(dtype, number)
-    with pytest.raises(ValidationError, match="<an int of 20001 bits> is no value of a parameter"):
-        ParameterDocument.model_validate({"values": [number]}, context={})

@@ -11,10 +11,8 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
-from seqtune.kernels.linting.library import lint
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel
 from tests.support.libraries.stencil import write
 from tests.support.synthetic import WIDE
@@ -60,10 +58,3 @@ def test_another_number_is_refused_with_those_that_there_are(tmp_path: Path) -> 
             parse_problem(f"filtered n=64 {text}")
 
 
-def test_drawn_and_sample_problems_have_the_numbers_alone(tmp_path: Path) -> None:
-    library = read_library(write(tmp_path, CONVOLUTION.replace(", default = 3", "")))
-    use(library)
-    assert {problem["filter"] for problem in sample_problems("filtered", 40, seed=0)} == {0, 3, 7}
-    sizes = lint(library).sizes
-    assert {size.problem["filter"] for size in sizes} <= {0, 3, 7}
-    assert len(sizes) > 3

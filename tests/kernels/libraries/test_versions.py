@@ -8,7 +8,7 @@ import pytest
 
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.libraries import code
-from seqtune.kernels.libraries.digests import c_tokens, digest_of, file_digest
+from seqtune.kernels.libraries.digests import c_tokens, digest_of
 from seqtune.kernels.libraries.files import read_regular
 from seqtune.kernels.libraries.messages import message_of, of_message
 from seqtune.kernels.libraries.reading import read_library
@@ -53,15 +53,6 @@ def test_comments_and_insignificant_space_are_not_in_a_digest(one: str, other: s
     ("#pragma unroll 4\nx", "#pragma unroll 8\nx")])
 def test_what_a_compiler_reads_is_in_a_digest(one: str, other: str) -> None:
     assert same_text(one) != same_text(other)
-
-
-def test_a_python_file_counts_without_comments_and_docstrings() -> None:
-    def digest(text: str) -> str:
-        return file_digest("a.py", text.encode())
-
-    assert digest('"""Says."""\ndef f():\n  "says"\n  return 1 # one\n') == digest("def f():\n\n    return 1")
-    others = ("x = 1", "x = True", "x = 1.0", "x = '#a'", "x = '#b'", "x = (", "y = (")
-    assert len(set(map(digest, others))) == len(others)
 
 
 @pytest.mark.parametrize("backend", ["opencl", "cuda"])
@@ -161,17 +152,6 @@ def test_a_file_that_is_too_large_to_follow_is_read_once_and_named(
     (tmp_path / name).write_text(line * 100_001)
     edited = read_library(tmp_path / "library.toml").kernel("stale.k")
     assert changes(dict(library.kernel("stale.k").parts), edited) == f"{name} has changed"
-
-
-def test_a_version_of_equal_parts_is_todays_and_another_names_what_changed(tmp_path: Path) -> None:
-    first = kernel(tmp_path, STENCIL)
-    pinned = kernel(tmp_path, STENCIL.replace("default = {block_x = 32}", "default = {block_x = 32}\nversion = 7"))
-    assert is_todays(first, 7, dict(pinned.parts))
-    other = kernel(tmp_path, STENCIL.replace('x = "n, n"', 'x = "n + 2, n"'))
-    assert changes(dict(first.parts), other) == "operations.stencil.inputs.x has changed"
-    assert changes(None, other).startswith("which file or key has changed is not known")
-    kept = KernelVersions({("stencil.tiled", 5): dict(first.parts)})
-    assert KernelVersions.from_json(kept.to_json()) == kept
 
 
 @pytest.mark.parametrize("edited", ["Makefile", "src/program.c", "src/part.h", "generate.py"])

@@ -104,25 +104,6 @@ def test_a_parameter_that_is_renamed_in_the_launch_and_not_in_the_source_is_name
         ("9:8", f"the source reads work{UNDEFINED}; it does not read wrk, which is declared")]
 
 
-def test_cuda_may_be_given_too_many_arguments_and_no_local_memory(tmp_path: Path) -> None:
-    """T1 files list the constant memory of a source as an argument."""
-    cuda = [(".opencl]", ".cuda]"), ("__kernel void", "__global__ void"), ("__global const", "const"),
-            ("__global float", "float")]
-    launch = '["x", "y", "int n"]'
-    assert findings(tmp_path, *cuda, (launch, '["x", "y", "int n", "local float 4"]')) == []
-    ((_, message),) = findings(tmp_path, *cuda, (launch, '["x", "y", "int n", "x"]'))
-    assert message.startswith("scale takes 3 arguments")
-    with pytest.raises(FormatError, match=r"takes 3 arguments .*, and 2 are declared"):
-        findings(tmp_path, *cuda, (launch, '["x", "y"]'))
-
-
-def test_a_buffer_chosen_by_launch_and_one_chosen_by_a_parameter_are_no_swaps(tmp_path: Path) -> None:
-    swap = [('"x", "y", "int n"', '"y if launch % 2 else x", "x if launch % 2 else y", "int n"')]
-    assert findings(tmp_path, *swap) == []
-    assert findings(tmp_path, ('"x", "y", "int n"', '"x", "target", "int n"'),
-                    ("group = [4, 8]", 'group = [4, 8], target = ["y"]')) == []
-
-
 @pytest.mark.parametrize(("source", "entry", "expected"), [
     ("typedef unsigned int number; kernel void f(global number *a, number n) {}", "f",
      [("a", True, "uint32", 1, False), ("n", False, "uint32", 1, False)]),

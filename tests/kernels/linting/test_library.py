@@ -63,12 +63,6 @@ def test_remarks_have_the_place_of_what_is_suspicious(tmp_path: Path) -> None:
     assert report.to_json()["library"] == "odd"
 
 
-def test_given_problems_are_used_instead_of_sample_problems(tmp_path: Path) -> None:
-    report = _lint(tmp_path, LIBRARY, "work n=2000000", "work n=64")
-    assert [(size.kernel, size.problem.key, size.size) for size in report.sizes] == [
-        ("odd.odd", "work n=2000000", 8), ("odd.odd", "work n=64", 8), ("odd.none", "work n=2000000", 2)]
-
-
 def test_a_source_that_reads_a_parameter_under_another_name_is_not_remarked(tmp_path: Path) -> None:
     text = """name = "defines"
 [operations.work]
@@ -132,13 +126,6 @@ entry = "product"
 arguments = ["y", "x", "weights", "bias"]
 global = ["m", "n"]
 """
-
-
-def test_arrays_that_an_operation_of_our_own_does_not_have_are_named_with_those_that_it_has(tmp_path: Path) -> None:
-    assert not [message for _, message in _lint(tmp_path, FOREIGN).findings if "array" in message]  # some have a bias
-    with pytest.raises(FormatError, match=r"library.toml:10:24: the operation gemm has no array 'b': "
-                                          r".*inputs x \(64, 128\), weights \(128, 256\) and the output y"):
-        _lint(tmp_path, FOREIGN.replace('"weights"', '"b"'))
 
 
 def test_an_entry_that_the_source_does_not_have_is_a_mistake_unless_a_macro_may_make_it(tmp_path: Path) -> None:

@@ -131,23 +131,6 @@ def _launch(backend: LLVMBackend, source: Any, launch: Any, buffers: list[int], 
     backend.threads.run(bound.address)
 
 
-def test_lengths_and_batches_share_one_source() -> None:
-    problems = [parse_problem(f"attention {text} head_dim=64") for text in
-                ("heads=12 q_len=128", "n=4 heads=6 q_len=512", "heads=3 q_len=1024 kv_len=77")]
-    family = kernel("llvm.attention")
-    configuration = SearchSpace(family, problems[0], DEVICES[0]).default
-    assert len({llvm_implementation(family).source(problem, DEVICES[0], configuration) for problem in problems}) == 1
-
-
-def test_every_thread_has_a_part_of_the_keys_of_a_single_head() -> None:
-    family = kernel("llvm.attention_decode")
-    problem = parse_problem("attention heads=4 group=4 q_len=1 kv_len=900 head_dim=64")
-    for threads, tasks in ((1, 1), (2, 2), (6, 6), (64, 14)):  # spans have at least 64 keys
-        device = replace(DEVICES[0], threads=threads)
-        configuration = SearchSpace(family, problem, device).default
-        assert llvm_implementation(family).launch(problem, device, configuration).phases[0].tasks == tasks
-
-
 def test_what_they_do_not_solve_is_refused_with_the_reason() -> None:
     family = kernel("llvm.attention")
     for text, reason in (("q_len=2", "at least 4 queries"), ("q_len=16 kv_len=3", "at least 4 keys"),

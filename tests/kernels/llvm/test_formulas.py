@@ -7,11 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seqtune.errors import KernelError
 from seqtune.kernels.llvm.text.formula import ACTIVATIONS, IDENTITY, Formula, write
 from seqtune.kernels.llvm.text.vectors import declare_math
 from seqtune.kernels.llvm.text.writer import Writer, declarations
@@ -129,18 +126,3 @@ def test_a_composition_computes_one_formula_after_the_other() -> None:
     assert IDENTITY.then(scaled) == scaled == scaled.then(IDENTITY)
 
 
-def test_values_and_constants_of_the_same_number_are_different() -> None:
-    values, constants = Formula(2, (("add", 0, 1),)), Formula(2, (("add", 0, 1.0),))
-    assert values != constants
-    assert len({values, constants, Formula(2, (("add", 0, 1),))}) == 2
-
-
-@given(st.sampled_from([("add", 0), ("nothing", 0), ("add", 0, 2), ("relu", -1), ("relu", True + 1), ("relu", "0")]))
-def test_a_wrong_line_is_refused(line: tuple[str | int, ...]) -> None:
-    with pytest.raises(KernelError):
-        Formula(1, (line,))
-
-
-def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(KernelError, match="choose from none, relu"):
-        Formula.of_activation("swish9")

@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqtune.kernels.llvm import winograd as llvm_winograd
-from seqtune.kernels.llvm.ir.winograd_stages import FIELDS
 from seqtune.kernels.llvm.ir.winograd_transforms import filter_transform
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -70,11 +69,6 @@ def test_what_it_does_not_solve_is_refused_with_the_reason(features: dict[str, i
     assert FAMILY.why_not(conv(**{"c": 8, "h": 9, "w": 9, "k": 8, **features}), DEVICES[0])
 
 
-def test_images_of_three_channels_are_transformed_but_on_the_widest_vectors() -> None:
-    for device in DEVICES:
-        assert (FAMILY.why_not(conv(c=3, h=32, w=32, k=32), device) is None) == (device.vector_floats <= 12)
-
-
 @pytest.mark.parametrize("m", [2, 4])
 def test_the_transforms_multiply_to_a_correlation(m: int) -> None:
     rows = filter_transform(m)
@@ -92,11 +86,3 @@ def test_sizes_that_arrive_at_run_time_share_one_source() -> None:
             == llvm_winograd.IMPLEMENTATION.source(other, DEVICES[0], chosen))
 
 
-def test_what_lies_points_apart_falls_into_different_sets_of_the_cache() -> None:
-    problem = conv(c=512, h=7, w=7, k=512, pad_h=1, pad_w=1)
-    space = SearchSpace(FAMILY, problem, DEVICES[0])
-    for configuration in space.sample(np.random.default_rng(0), 20):
-        given_arguments = llvm_winograd.IMPLEMENTATION.launch(problem, DEVICES[0], configuration).arguments
-        for name in ("v_point", "sums_point"):
-            floats = given_arguments[FIELDS.index(name)]
-            assert floats % 32 == 16

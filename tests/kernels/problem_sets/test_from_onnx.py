@@ -55,11 +55,6 @@ def test_padding_on_one_side_is_part_of_the_input(
     assert bool(found.note) is noted
 
 
-def test_a_sequence_is_an_image_of_one_row(tmp_path: Path) -> None:
-    (found,) = one_node(tmp_path, "Conv", {"x": (2, 8, 50)}, {"w": (8, 1, 5)}, pads=[2, 2], strides=[2], group=8).nodes
-    assert found.problem == parse_problem("conv2d n=2 c=8 h=1 w=50 k=8 r=1 s=5 pad_w=2 stride_w=2 groups=8")
-
-
 @pytest.mark.parametrize(("a", "b", "text", "count"), [
     ((5, 7), (7, 3), "m=5 n=3 k=7", 1), ((2, 5, 7), (7, 3), "m=10 n=3 k=7", 1), ((7,), (7, 3), "m=1 n=3 k=7", 1),
     ((2, 5, 7), (7,), "m=10 n=1 k=7", 1), ((2, 6, 5, 7), (2, 6, 7, 3), "m=5 n=3 k=7", 12),
@@ -162,22 +157,6 @@ def test_sizes_that_a_model_computes_are_followed(tmp_path: Path) -> None:
         node("MatMul", ["f", "w"], ["y"])], {"x": (None, 4, 5)}, {"w": (20, 8)})
     (found,) = read_onnx(path, {"x": (3, 4, 5)}).nodes
     assert found.problem == parse_problem("gemm m=3 n=8 k=20")
-
-
-def test_a_claimed_shape_counts_where_none_can_be_inferred(tmp_path: Path) -> None:
-    path = write_onnx(tmp_path / "claimed.onnx", [
-        node("Neg", ["x"], ["n"]), node("MatMul", ["n", "v"], ["m"]),
-        node("Scramble", ["m"], ["s"], domain="com.example"), node("MatMul", ["s", "w"], ["y"])],
-        {"x": ("batch", 4)}, {"v": (4, 16), "w": (20, 8)}, claimed={"n": (9, 9), "s": ("batch", 20)})
-    found = read_onnx(path, {"x": (3, 4)})
-    assert [each.problem for each in found.nodes] == [parse_problem("gemm m=3 n=16 k=4"),
-                                                      parse_problem("gemm m=3 n=8 k=20")]
-    assert [each.operator for each in found.undescribed] == ["com.example.Scramble"]
-
-
-def test_a_model_without_products_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProblemError, match=r"has no convolution and no matrix product \(1 Relu\)"):
-        one_node(tmp_path, "Relu", {"x": (1, 2)}, {})
 
 
 def test_weights_are_neither_parsed_nor_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

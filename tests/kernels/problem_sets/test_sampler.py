@@ -116,8 +116,3 @@ def test_a_network_has_distinct_problems_and_takes_a_batch(name: str) -> None:
     assert [problem.size("flop") * 8 for problem in single] == [problem.size("flop") for problem in many]
 
 
-def test_an_unknown_network_and_batch_are_refused() -> None:
-    with pytest.raises(ProblemError, match="no problem set 'alexnet'"):
-        network("alexnet")
-    with pytest.raises(ProblemError, match="not positive"):
-        network("vgg16", batch=0)

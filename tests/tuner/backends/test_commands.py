@@ -15,10 +15,9 @@ import pytest
 
 import seqtune
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import FormatError, MisuseError
+from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.launches.command_declaration import filled
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.backend import LaunchError, TimeLimit
@@ -70,19 +69,6 @@ def test_a_report_that_is_not_clear_is_refused_in_one_line(output: bytes, messag
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value)) < 200
-
-
-def test_names_in_braces_are_filled_in_and_other_braces_stay() -> None:
-    assert filled(("-n{n}", "{output}", "awk {print}$"[:4] + "{}", "{a b}"), {"n": 3}) == (
-        "-n3", "{output}", "awk {}", "{a b}")
-    with pytest.raises(FormatError, match=r"\{m\} in the command is unknown"):
-        filled(("{m}",), {"n": 3})
-
-
-def test_a_word_that_is_nothing_but_an_empty_parameter_is_left_out() -> None:
-    words = ("cc", "{flag}", "-O{level}", "{flag}{level}", "", "{n}")
-    assert filled(words, {"flag": "", "level": "", "n": 0}) == ("cc", "-O", "", "", "0")
-    assert filled(words, {"flag": "-g", "level": "2", "n": 0}) == ("cc", "-g", "-O2", "-g2", "", "0")
 
 
 @pytest.fixture
@@ -203,19 +189,6 @@ def test_checksums_are_compared_with_the_default_configuration(tmp_path: Path, d
     assert (same.status, same.samples) == (Status.CORRECT, (0.001, 0.002))
     assert other.status is Status.CORRECTNESS
     assert "checksum 8.5, expected 7.5" in other.message
-
-
-def test_a_build_that_fails_is_recorded_and_one_that_works_is_kept(tmp_path: Path, device: Device) -> None:
-    text = LIBRARY.replace("timeout", 'build = ["/bin/sh", "build.sh", "{deed}", "{output}"]\ntimeout').replace(
-        '"/bin/sh", "bench.sh"', '"/bin/sh", "{output}"')
-    (tmp_path / "build.sh").write_text(f'[ "$1" = good ] || {{ echo "error: no tile" >&2; exit 1; }}\n'
-                                       f'echo once >> "{tmp_path}/log"\ncp bench.sh "$2"\n')
-    (tmp_path / "bench.sh").write_text(SCRIPT)
-    seqtune.use_library(write(tmp_path, text), allow_commands=True)
-    results = measured(device, "good", "same", "good")
-    assert [result.status for result in results] == [Status.CORRECT, Status.COMPILE, Status.CORRECT]
-    assert "error: no tile" in results[1].message
-    assert (tmp_path / "log").read_text() == "once\n"
 
 
 def test_the_backend_itself_runs_no_command_that_is_not_allowed(tmp_path: Path, device: Device) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.api import devices
 from seqtune.errors import SeqtuneWarning
-from seqtune.tuner.backends.measured_rates import DISTURBED, GLANCE, MINUTES, RATES, WATCHED, RateCache
+from seqtune.tuner.backends.measured_rates import DISTURBED, GLANCE, MINUTES, WATCHED, RateCache
 from seqtune.tuner.load import SHORTEST, Load, LoadMeter
 
 QUIET, BUSY, STEALING = Load(0.02), Load(0.6), Load(stolen=0.3)
@@ -96,24 +95,6 @@ def test_rates_of_a_busy_machine_serve_for_minutes_and_say_so_once(machine: Call
     assert busy.rates() == 5.0
 
 
-def test_a_machine_that_became_quiet_measures_again_at_once_and_forgets_what_was_disturbed(
-        machine: Callable[..., Machine]) -> None:
-    recovering = machine(BUSY, BUSY, BUSY, QUIET)
-    recovering.rates()
-    recovering.measured += 1  # the load of now is the quiet one
-    recovering.restart()
-    assert recovering.rates() == 5.0
-    assert recovering.cache.doubt() is None
-    assert json.loads(recovering.path.read_text()) == {"key" + WATCHED: 5.0}
-
-
-def test_rates_that_an_earlier_version_kept_are_measured_again(machine: Callable[..., Machine]) -> None:
-    quiet = machine(QUIET)
-    quiet.path.write_text(json.dumps({"key": 37.4}))
-    assert quiet.rates() == 1.0
-    assert json.loads(quiet.path.read_text()) == {"key": 37.4, "key" + WATCHED: 1.0}, "for earlier versions"
-
-
 @pytest.mark.parametrize("entry", [
     7.0, {"rates": 7.0}, {"rates": 7.0, "measured_at": 1e9, "others": "many", "stolen": 0.0},
     {"rates": 7.0, "measured_at": 2e9, "others": 0.6, "stolen": 0.0}])
@@ -133,17 +114,6 @@ def test_disturbed_rates_are_used_after_a_glance_at_a_machine_that_is_still_busy
                       open_meter=lambda: Meter(lambda: load if slept else Load()))
     assert cache.rates("rates.json", "key", float, lambda: 8.0) == (7.0 if load.heavy else 8.0)
     assert slept[0] == GLANCE > SHORTEST
-
-
-def test_devices_say_that_their_rates_were_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtune.tuner.backends.discovery.devices", list)
-    assert "doubt" in devices().to_json()
-    monkeypatch.setitem(RATES.disturbed, "key", BUSY)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the line says it
-        listed = devices()
-    assert listed.doubt == ("rates of 1 device were measured while other processes had 60% of the CPUs; they are "
-                               "measured again once the machine is quiet")
 
 
 def test_rates_of_a_cpu_are_measured_again_where_its_caches_differ(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,18 +16,13 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.launches.call_declaration import CallDeclaration
 from seqtune.kernels.launches.contents import all_contents
 from seqtune.kernels.operations.tensor import Tensor, Tensors
-from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.kernels.registry import kernel
-from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.called_executable import CalledExecutable
-from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.measuring.expected_outputs import ExpectedOutputs
-from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.measuring.timing import Options, check_and_time
 from tests.support.cuda.fake_pycuda import FakeCuda
 from tests.support.devices import described_gpu
 from tests.tuner.backends.test_called_kernels import CONFIGURATION, PROBLEM
-from tests.tuner.backends.test_restoring import declared_t1, gpu_calls, triton_calls
+from tests.tuner.backends.test_restoring import gpu_calls, triton_calls
 
 TENSORS = Tensors({"x": Tensor((8, 8), "fp32", "normal")}, {"y": Tensor((8, 8), "fp32", None)})
 ARGUMENTS = ["y", "x"]
@@ -83,16 +77,3 @@ def test_a_mask_hides_no_error_of_triton(factor: float, status: Status) -> None:
     assert measurement.status is status, measurement.message
 
 
-@pytest.mark.device
-def test_a_mask_hides_no_error_of_a_t1_file(backend: OpenCLBackend, tmp_path: Path) -> None:
-    text = """__kernel void go(__global float *y, __global const float *x) {
-        int i = get_global_id(0); y[i] = i < 4 ? -1e9f : (width == 2 ? 100 : 0.125f) * x[i]; }"""
-    declared_t1(tmp_path, {"Name": "y", "Type": "float", "AccessType": "WriteOnly"},
-                {"Name": "x", "Type": "float", "AccessType": "ReadOnly", "FillType": "Random"}, text=text)
-    problem = parse_problem("t1_sums")
-    configurations = list(SearchSpace(kernel("sums.go"), problem, backend.device))
-    with Runner(backend.device) as runner:
-        right, wrong = (measurement for _, measurement in runner.measure(problem, configurations, Options(samples=1)))
-    assert right.status is Status.CORRECT, right.message
-    assert wrong.status is Status.CORRECTNESS
-    assert "4 of 8 elements" in wrong.message

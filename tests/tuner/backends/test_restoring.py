@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import struct
 from collections.abc import Mapping
@@ -41,11 +40,6 @@ from tests.tuner.backends.test_called_kernels import CONFIGURATION, PROBLEM, bui
 SCAN = """__kernel void go(__global int *y) {
     for (int i = 1; i < 8; i++) y[i] += y[i - 1];
 }"""
-COUNTERS = """__kernel void go(__global int *kept, __global int *counts, __global const int *x) {
-    int i = get_global_id(0), odd = x[i] & 1;
-    int at = atomic_inc(counts + odd);
-    kept[odd ? 7 - at : at] = x[i];
-}"""
 
 
 def launched(executable: CalledExecutable, arrays: Mapping[str, NDArray[Any]]) -> list[dict[str, NDArray[Any]]]:
@@ -74,18 +68,6 @@ def test_a_scan_in_place_begins_every_launch_with_the_same_numbers(backend: Open
     executable.load({"y": np.zeros(8, executable.outputs()["y"].dtype)})  # other contents, which no launch changes
     executable.run()
     assert executable.restored() == ()
-    executable.close()
-
-
-@pytest.mark.device
-def test_two_counters_and_an_output_that_is_written_in_part_never_pass_the_end(backend: OpenCLBackend) -> None:
-    tensors = Tensors({"x": Tensor((8,), "int32", "index")}, {
-        "kept": Tensor((8,), "int32", "zeros"), "counts": Tensor((2,), "int32", "zeros")})
-    executable = built(backend, COUNTERS, ["kept", "counts", "x"], tensors)
-    for outputs in launched(executable, all_contents(tensors, 0)):
-        assert outputs["counts"].tolist() == [4, 4]
-        assert sorted(outputs["kept"].tolist()) == list(range(8))
-    assert executable.restored() == ("kept", "counts")
     executable.close()
 
 
@@ -233,27 +215,6 @@ def test_triton_restores_outputs_and_what_its_own_tuner_lists() -> None:
         assert outputs["total"].tolist() == [1, 1, 1, 1]
     assert executable.restored() == ("x", "y", "total", "workspace 4")
     executable.close()
-
-
-def test_tritons_timer_restores_before_the_flush_and_outside_the_events() -> None:
-    from seqtune.tuner.backends.triton.calls import EventTimer
-
-    log: list[str] = []
-    names = itertools.cycle(["begin", "end"])
-
-    def event(**_: bool) -> Any:
-        name = next(names)
-        return SimpleNamespace(record=lambda: log.append(name), elapsed_time=lambda end: 2.0)
-
-    class On:
-        def __init__(self, device: str) -> None: ...
-        def __enter__(self) -> None: ...
-        def __exit__(self, *error: object) -> None: ...
-
-    torch = SimpleNamespace(cuda=SimpleNamespace(Event=event, device=On))
-    timer = EventTimer(torch, "cuda:0", lambda: log.append("flush"), lambda: log.append("launch"), lambda: None)
-    assert timer.time(2, lambda: log.append("restore")) == pytest.approx(4e-3)
-    assert log == ["restore", "flush", "begin", "launch", "end"] * 2
 
 
 def t1(*arguments: dict[str, Any]) -> dict[str, Any]:

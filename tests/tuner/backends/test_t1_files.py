@@ -144,14 +144,6 @@ def test_random_whole_numbers_are_between_0_and_the_fill_value(
     assert high - (high - low) // 50 <= numbers.max() <= high
 
 
-def test_random_fractions_are_below_the_fill_value_and_normal_without_one(tmp_path: Path) -> None:
-    numbers = contents_of_argument(tmp_path, "float", FillValue=40.0)
-    assert 0 <= numbers.min() < 1
-    assert 39 < numbers.max() <= 40
-    for more in ({}, {"FillValue": 0.0}):
-        assert contents_of_argument(tmp_path, "float", **more).min() < -1
-
-
 def test_the_random_seed_of_a_file_draws_its_numbers(tmp_path: Path) -> None:
     first, again, other, none = (contents_of_argument(tmp_path, "int32", FillValue=999, RandomSeed=seed).tolist()
                                  for seed in (3, 3, 4, None))
@@ -271,11 +263,3 @@ def test_an_older_form_of_t1_is_named(
         assert f"scale.json: an older form of T1, with {parts}; convert it to" in capsys.readouterr().err
 
 
-def test_a_json_file_that_is_something_else_is_told_what_kernels_reads(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["kernels", str(write_t1(tmp_path, {"Language": "Hypertuner", "cache": {}}))]) == 2
-    error = capsys.readouterr().err
-    assert 'does not declare kernels: it has Language, cache, and such a file has "kernels" (a T1 file has' in error
-    assert "TOML" not in error
-    assert main(["kernels", str(write_t1(tmp_path, '{"general": {"a": 1},}'))]) == 2
-    assert "Invalid JSON" in capsys.readouterr().err

@@ -156,27 +156,6 @@ def test_a_device_that_is_not_here_has_the_source_alone(tmp_path: Path) -> None:
         built(*(np.zeros((64, 64), np.float16) for _ in built.inputs))
 
 
-def test_candidates_of_an_answer_are_built(tmp_path: Path) -> None:
-    answer = seqtune.predict("gemm m=13 n=17 k=11", "llvm:0", journal=tmp_path / "none.sqlite")
-    built = answer.candidates[1].build()
-    assert built.chosen.configuration == answer.candidates[1].configuration
-    assert built.chosen.origin == "the second proposal"
-    arrays = operands(built)
-    assert error(built, built(**arrays), arrays) < 1e-4
-    built.save(tmp_path / "kernel")
-    assert {"README.md", "launch.json"} <= {path.name for path in (tmp_path / "kernel").iterdir()}
-
-
-def test_a_constant_is_packed_by_its_name(kernel: BuiltKernel) -> None:
-    arrays = operands(kernel)
-    packed = kernel.pack(weights=arrays["weights"])
-    assert np.array_equal(kernel(arrays["x"], packed), kernel(**arrays))
-    for given, named, wrong in (((), {}, "0 are given"), ((), {"filter": 1}, "filter is none of them"),
-                                ((1,), {"weights": 1}, "weights is given twice"), ((1, 2), {}, "2 are given")):
-        with pytest.raises(MisuseError, match=f"pack takes weights; {wrong}"):
-            kernel.pack(*given, **named)
-
-
 FORKED = """
 import os, sys, numpy, seqtune
 kernel = seqtune.build("gemm m=3 n=5 k=4", sys.argv[1], journal=sys.argv[2])

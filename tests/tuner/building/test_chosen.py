@@ -8,15 +8,8 @@ import pytest
 
 from seqtune.errors import MisuseError, UnpreparedMisuseError
 from seqtune.kernels.linting.kernel import typical_device
-from seqtune.kernels.problem_sets.parse import parse_problem
-from seqtune.tuner.building.chosen import files_of, function_name
+from seqtune.tuner.building.chosen import files_of
 from tests.support.built_folders import chosen
-
-
-def test_the_name_of_a_function_is_a_name_in_c() -> None:
-    name = function_name(parse_problem("gemm m=64 n=8 k=9 trans_a=yes"))
-    assert name.isidentifier()
-    assert name.startswith("gemm_m64_n8_k9_")
 
 
 def test_a_backend_without_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes.util
-import json
 import os
 import re
 import subprocess
@@ -208,19 +207,6 @@ def test_a_machine_without_opencl_gets_one_line(device: Device, tmp_path: Path) 
                            "another file\n")
 
 
-@needs_compiler
-@pytest.mark.device
-def test_a_library_of_ones_own_is_compared_with_its_reference(device: Device, tmp_path: Path) -> None:
-    use_with_modules(read_library(ROOT / "examples" / "stencil", True))
-    files = built("heat rows=20 columns=35 steps=4", device, depth=2)
-    assert files["product.cl"].startswith(b"#define depth 2\n")
-    assert "with the reference reference:heat of heat" in files["README.md"].decode()
-    write_folder(files, tmp_path / "out")
-    for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
-        done = run(tmp_path / "out", *words)
-        assert (done.returncode, done.stdout.count(": right, ")) == (0, 1), done.stderr
-
-
 ARRAYS = """
 name = "odd"
 [operations.mix]
@@ -295,7 +281,3 @@ assert all((whole[name] == short[name]).all() for name in whole)
         assert (done.returncode, done.stdout.count(": right, ")) == (0, 1), done.stdout + done.stderr
 
 
-def test_several_kernels_have_a_folder_each(device: Device) -> None:
-    files = files_of([chosen("gemm m=9 n=21 k=13", device, name=name) for name in "ab"])
-    assert {"README.md", "a/a.cl", "b/b.cl", "a/launch.json", "b/b.h"} <= set(files)
-    assert json.loads(files["b/launch.json"])["kernels"][0]["name"] == "b"

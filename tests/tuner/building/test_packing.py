@@ -129,7 +129,3 @@ def test_a_packing_that_computes_is_refused(pack: Pack) -> None:
         packing_loops("computed", pack, (4, 5), "fp32")
 
 
-def test_a_packing_in_no_order_is_refused() -> None:
-    order = np.random.default_rng(0).permutation(60)
-    with pytest.raises(KernelError, match=r"of shape \(12, 5\)"):
-        packing_loops("shuffled", lambda array: array.reshape(-1)[order], (12, 5), "fp32")

@@ -7,14 +7,12 @@ import platform
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
 import seqtune
 from seqtune.data.record import Status
-from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.opencl import discovery as opencl
@@ -176,22 +174,3 @@ def test_each_library_without_permission_has_a_cache_of_its_own(tmp_path: Path) 
     assert confined_start.cache_folder(linked) == caches[0]
 
 
-def test_a_system_that_cannot_confine_says_so_once() -> None:
-    def no_landlock() -> int:
-        return 0
-
-    with pytest.warns(SeqtuneWarning, match="run only files that you trust"):
-        confined_start.warn_if_free(no_landlock)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        confined_start.warn_if_free(no_landlock)
-
-
-def test_folders_of_libraries_that_were_not_measured_for_long_are_removed(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    for folder in (old, new):
-        folder.mkdir()
-        (folder / "program").touch()
-    os.utime(old, (0, 0))
-    confined_start.sweep(tmp_path)
-    assert list(tmp_path.iterdir()) == [new]

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from seqtune.errors import KernelError
-from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.cost_models.analytic import Terms, estimates, terms, terms_of
 from seqtune.tuner.cost_models.gpu_rates import GpuRates
-from seqtune.tuner.cost_models.product_tiles import CONTRACT, ProductTiles, declared, describes_tiles, refined, tiles_of
+from seqtune.tuner.cost_models.product_tiles import ProductTiles, declared, describes_tiles, refined, tiles_of
 from tests.support.devices import described_gpu, device_of
 
 GPUS = ("rtx-2080-ti", "a100", "h200", "rtx-4090")
@@ -99,20 +98,6 @@ def test_a_kernel_without_the_names_has_no_estimate() -> None:
     assert not describes_tiles(task.kernels[0])
     with pytest.raises(KernelError, match="does not describe its tiles"):
         tiles_of(task.spaces[0])
-
-
-def test_the_tiles_of_some_rows_are_those_of_all() -> None:
-    gpu = described_gpu("cuda", "h200")
-    given = {"block_m": "tile", "block_n": "64", "gemm_m": "m", "gemm_n": "n", "gemm_k": "k", "element_bytes": "2",
-             "blocks": "ceil_div(m, tile) * ceil_div(n, 64)", "block_threads": "128", "shared_bytes": "tile * 256"}
-    kernel = Kernel.of(
-        name="cuda.planted", operation="gemm", meaning="", parameters=[Parameter("tile", (32, 64, 128, 256))],
-        derived=[(name, given.get(name, "1")) for name in CONTRACT], default={"tile": 32})
-    space = SearchSpace(kernel, Problem.make("gemm", m=512, n=512, k=512), gpu)
-    whole, part = tiles_of(space), tiles_of(space.at(np.array([3, 1])))
-    for field in fields(whole):
-        column = np.broadcast_to(getattr(whole, field.name), 4)
-        assert np.broadcast_to(getattr(part, field.name), 2).tolist() == column[[3, 1]].tolist()
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("triton:mi300x", "bf16"), ("cuda:a100", "fp32"), ("cuda:h100", "bf16")])

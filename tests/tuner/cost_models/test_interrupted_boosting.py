@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from xgboost.data import SingleBatchInternalIter
 
-from seqtune.tuner.cost_models.boosting import Boosting, HeldInterrupts
+from seqtune.tuner.cost_models.boosting import Boosting
 
 SETTINGS = Boosting("reg:squarederror", rounds=4, depth=2, rate=0.3)
 ROWS = np.arange(40, dtype=np.float32).reshape(20, 2)
@@ -45,18 +45,3 @@ def test_a_handler_that_raises_nothing_leaves_the_trees_as_they_are(monkeypatch:
     assert grown == SETTINGS.grow(ROWS, ROWS[:, 0]).save_raw("json")
 
 
-def test_an_ignored_interrupt_stays_ignored() -> None:
-    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with HeldInterrupts():
-            os.kill(os.getpid(), signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, former)
-
-
-def test_the_former_handler_is_back_after_nested_contexts() -> None:
-    former = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), HeldInterrupts(), HeldInterrupts():
-        os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is former

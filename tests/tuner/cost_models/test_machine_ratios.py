@@ -28,24 +28,6 @@ def test_ratios_compare_a_problem_with_a_machine() -> None:
     assert ratios["intensity"] == pytest.approx(flop / moved / (512 / 48))
 
 
-def test_a_machine_twice_as_large_and_fast_has_the_same_ratios_for_a_problem_of_twice_the_work() -> None:
-    wide = Problem.make("gemm", m=64, n=512, k=1024)
-    large = replace(DEVICE, l2_bytes=2 << 20, l3_bytes=64 << 20, peak_gflops=1024.0, bandwidth_gbs=96.0,
-                    architecture="another", model="another")
-    one, other = machine_ratios(PROBLEM, DEVICE), machine_ratios(wide, large)
-    assert [one[name] for name in ("weights_in_l2", "weights_in_l3", "output_in_l2", "peak_microseconds")] == [
-        other[name] for name in ("weights_in_l2", "weights_in_l3", "output_in_l2", "peak_microseconds")]
-
-
-def test_attention_reads_keys_and_values_as_a_product_reads_its_weights() -> None:
-    problem = Problem.make("attention", heads=4, group=2, q_len=16, kv_len=64, head_dim=32, value_dim=8)
-    ratios = machine_ratios(problem, DEVICE)
-    assert ratios["input_in_l1"] == 4 * 4 * 16 * 32 / (64 << 10)
-    assert ratios["weights_in_l1"] == 4 * 2 * 64 * (32 + 8) / (64 << 10)
-    assert ratios["output_in_l1"] == 4 * 4 * 16 * 8 / (64 << 10)
-    assert ratios["intensity"] is not None
-
-
 def test_what_is_not_known_has_no_ratio() -> None:
     bare = machine_ratios(PROBLEM, replace(DEVICE, l3_bytes=0, peak_gflops=0.0))
     unknown = {name for name, ratio in bare.items() if ratio is None}

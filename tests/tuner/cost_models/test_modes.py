@@ -46,22 +46,6 @@ def test_the_best_of_a_near_mode_comes_second(apart: float) -> None:
     assert sorted(ordered) == list(range(12))
 
 
-def test_the_first_ones_are_those_of_the_whole_order() -> None:
-    generator, planted = np.random.default_rng(0), task()
-    for _ in range(30):
-        seconds = generator.choice([1.0, 1.1, 1.2, 1.3, 2.0, np.inf, np.nan], 12)
-        whole = order(planted, seconds, 12).tolist()
-        assert sorted(whole) == list(range(12))
-        for count in range(1, 12):
-            assert order(planted, seconds, count).tolist() == whole[:count]
-
-
-def test_configurations_that_do_not_fit_come_last_and_the_default_first_among_them() -> None:
-    seconds = np.array([np.inf] * 4 + [1.0] * 4 + [np.nan] * 4)
-    assert order(task(), seconds, 6).tolist() == [4, 5, 6, 7, 0, 1]
-    assert order(task(), np.full(12, np.nan), 2).tolist() == [0, 1]
-
-
 def test_without_a_history_the_estimates_are_the_source_of_a_search() -> None:
     planted = task()
     source = sources(planted, ())

@@ -14,7 +14,6 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.cost_models.coordinates import Coordinates
 from seqtune.tuner.cost_models.gaussian_process import GaussianProcess, MeanPrior
-from seqtune.tuner.cost_models.quantities import columns, quantities
 from seqtune.tuner.strategies.portfolio import log_improvement
 from tests.support.tasks import task_of
 
@@ -31,14 +30,6 @@ def space(names: tuple[str, ...] = ("block", "tile", "order", "pad"), called: st
                     (Constraint.of(f"{block} * {tile} <= 32", "too large"),
                      Constraint.of(f"{pad} == 0 or {block} % ({tile} * 2) == 0", "no padding")), ())
     return SearchSpace(kernel, PROBLEM, DEVICE)
-
-
-def test_quantities_in_constraints_are_columns() -> None:
-    searched, rows = space(), np.array([7, 2, 5])
-    assert [expression.text for expression in quantities(searched.kernel)] == ["block * tile", "block // (tile * 2)"]
-    found, known = columns(searched, rows), searched.columns()
-    assert found["block * tile"].tolist() == (known["block"] * known["tile"])[rows].tolist()
-    assert found["order"].tolist() == searched.rows[rows, 2].tolist(), "a word is the index of its value"
 
 
 def true_values(searched: SearchSpace) -> NDArray[np.float64]:
@@ -131,9 +122,3 @@ def test_the_logarithm_of_the_expected_improvement_is_accurate_in_the_tails(z: f
     assert log_improvement(np.array([-z * 0.5]), np.array([0.5]))[0] == pytest.approx(exact, abs=0.25)
 
 
-@pytest.mark.filterwarnings("error")
-def test_fractions_and_booleans_are_coordinates() -> None:
-    odd = Kernel("test.odd", "gemm", ("test",), (Parameter("half", (0.5, 1.5, 2.0)), Parameter("flag", (True, False))),
-                 (), ())
-    coordinates = Coordinates(task_of(SearchSpace(odd, PROBLEM, DEVICE)), np.random.default_rng(0))
-    assert {axis.name for axis in coordinates.axes} >= {"half", "flag"}

@@ -6,14 +6,12 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.cost_models.analytic import Terms, term_columns, terms_of
 from seqtune.tuner.cost_models.features import UNKNOWN, features, own_features
-from tests.support.devices import described_gpu, device_of
+from tests.support.devices import described_gpu
 
 A100 = described_gpu("cuda", "a100")
 PROBLEM = Problem.make("gemm", m=64, n=64, k=64)
@@ -29,20 +27,6 @@ def test_the_terms_are_the_last_features_that_do_not_depend_on_the_device_of_a_k
     peak = 2 * 64**3 / space.device.peak_gflops / 1e9
     assert np.allclose(table[:, -TERMS], known.seconds / peak)
     assert len(term_columns(space)) == TERMS
-
-
-def test_a_kernel_of_a_cpu_has_no_terms() -> None:
-    assert term_columns(SearchSpace(kernel("llvm.gemm"), PROBLEM, device_of("llvm"))) == []
-
-
-def test_numbers_of_any_size_become_finite_features() -> None:
-    values = (1, 2, 3, 2**53 - 1)
-    family = Kernel.of(name="recorded.k", operation="recorded", meaning="", default={},
-                       parameters=(Parameter("A", values), Parameter("B", values)),
-                       derived=(("volume", "A * A * A * B * B"),))
-    device = Device("recorded:x", "recorded", "", "")
-    space = SearchSpace(family, Problem.make("recorded", kernel="k", size=10**400, scale=1e300), device)
-    assert np.isfinite(features(space)).all()
 
 
 def test_without_the_facts_of_a_gpu_the_terms_are_unknown() -> None:

@@ -76,15 +76,6 @@ def test_a_reference_of_a_busy_machine_gives_way_to_that_of_a_quiet_one(tmp_path
     assert MemberPhase.EXCLUDED not in {phase for phase, _ in seen}
 
 
-def test_members_like_it_show_how_busy_a_machine_is_from_the_begin(tmp_path: Path) -> None:
-    fleet = [*members(3), *(replace(member, name=f"late {member.name}") for member in members(1))]
-    faults = [SimulatedFault(FaultKind.KILLED, fleet[3].name, 0.1, 20), *load_on(fleet[3:], 15, 100)]
-    records, _, seen = run_on(tmp_path, fleet, faults)
-    assert not any(record.loaded for record in records)
-    assert not untrue(records, [DEVICE])
-    assert {MemberPhase.BUSY, MemberPhase.EXCLUDED} & {phase for phase, _ in seen} == {MemberPhase.BUSY}
-
-
 @pytest.mark.parametrize("factor", [0.6, 1.6])
 def test_a_member_that_drifts_without_load_lies(tmp_path: Path, factor: float,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,15 +111,5 @@ def test_a_host_that_stays_slow_without_a_load_is_not_trusted(tmp_path: Path) ->
         run_on(tmp_path, PAIR, faults)
     with Journal(tmp_path / "journal") as journal:
         assert not untrue(list(journal.records()), [DEVICE])
-
-
-def test_rests_are_forgotten_after_an_hour_of_good_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "RETRIES", 2)
-    name = members(1)[0].name
-    faults = [SimulatedFault(FaultKind.LYING, name, 100.0 + 4000 * number, 400.0 + 4000 * number, 2.0)
-              for number in range(3)]
-    records, engine, _ = run_on(tmp_path, members(1), faults, cost=20.0)
-    assert not untrue(records, [DEVICE])
-    assert engine.clock > 8200
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,12 +57,6 @@ def test_a_sole_member_that_has_changed_is_named_with_what_to_do(tmp_path: Path)
         run_twice(tmp_path, 1, [0])
     with Journal(tmp_path / "journal") as journal:
         assert not untrue(list(journal.records()), [DEVICE])
-
-
-def test_an_old_reference_is_not_compared(tmp_path: Path) -> None:
-    states, true = run_twice(tmp_path, 1, [0], OLDEST + 100)
-    assert states == [MemberPhase.WAITING]
-    assert not true  # nothing tells that this device was faster a day ago
 
 
 def test_members_that_have_changed_alike_are_trusted(tmp_path: Path) -> None:
@@ -127,12 +120,6 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(FormatError, match=r"cannot be read \(.*\); remove the file") as caught:
         ReferenceMemory(tmp_path / "journal", float, float)
     assert "\n" not in str(caught.value)
-
-
-def test_a_pipe_in_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / f"journal{SUFFIX}")
-    with pytest.raises(FormatError, match=r"not a regular file\); remove the file"):
-        ReferenceMemory(tmp_path / "journal", float, float)
 
 
 def test_a_full_disk_is_told_and_tried_again(tmp_path: Path) -> None:

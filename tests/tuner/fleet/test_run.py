@@ -9,7 +9,6 @@ import pytest
 
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
-from seqtune.errors import SeqtuneError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
@@ -110,11 +109,6 @@ def test_problems_that_no_kernel_solves_are_left_out_with_the_reason(tmp_path: P
         none = FleetRun(plan_of([hopeless], Budget(trials=5)), SimulatedEngine(members(1), seconds), journal)
         assert list(none.results()) == []
         assert list(FleetRun(plan_of([]), SimulatedEngine([], seconds), journal).results()) == []
-
-
-def test_a_fleet_that_nobody_joins_is_given_up(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal") as journal, pytest.raises(SeqtuneError, match="no member has joined the fleet"):
-        list(FleetRun(plan_of(problems(1)), SimulatedEngine([], seconds), journal).results())
 
 
 def test_progress_tells_what_every_member_does(tmp_path: Path) -> None:

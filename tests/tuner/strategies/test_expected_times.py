@@ -26,12 +26,6 @@ def test_a_search_begins_at_the_configuration_that_is_expected_to_be_fastest() -
     assert numbers[0] == int(SECONDS.argmin())
 
 
-def test_wrong_expectations_do_not_keep_a_search_from_the_best() -> None:
-    numbers = StrategyMethod(Portfolio)(recorded(SLOWNESS[::-1].copy()), 40, seed=3)
-    assert SECONDS[numbers].min() <= np.sort(SECONDS)[1]
-    assert len(set(numbers)) == 40
-
-
 def test_expected_times_join_a_history_of_other_problems_and_yield_to_the_same_problem() -> None:
     slowness = np.linspace(0, 5, len(TASK))
     alone = expected_times(SearchContext(TASK, slowness=slowness.tolist()))

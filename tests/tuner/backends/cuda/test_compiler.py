@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,19 +65,6 @@ def test_a_kernel_compiles_for_every_generation_and_its_needs_are_read_from_the_
     assert 8 <= plain.registers <= tile.registers <= 255
 
 
-def test_spills_are_read_from_the_messages_and_kept_with_the_image(cache: ImageCache) -> None:
-    body = "".join(f"float a{i} = x[{i} * n + threadIdx.x];\n" for i in range(60))
-    total = "+".join(f"a{i} * a{(i * 7) % 60}" for i in range(60))
-    source = KernelSource(f'extern "C" __global__ void much(const float *x, float *y, int n) {{ {body} '
-                          f"__syncthreads(); y[threadIdx.x] = {total}; y[n] = {total.replace('*', '-')}; }}",
-                          ("--maxrregcount=24",))
-    compiler = compiler_for("a100", cache)
-    first = compiler.compile(source).resources["much"]
-    assert first.spill_stores > 0
-    assert first.spill_loads > 0
-    assert compiler_for("a100", ImageCache("cubin", cache.folder)).compile(source).resources["much"] == first
-
-
 def test_the_first_error_of_the_compiler_is_reported_in_one_line(cache: ImageCache) -> None:
     with pytest.raises(BuildError, match=r"kernel\.cu\(1\): error: .*undefined") as caught:
         compiler_for("h200", cache).compile(KernelSource('extern "C" __global__ void f() { missing(); }'))
@@ -124,15 +109,6 @@ def test_a_folder_that_cannot_be_written_costs_only_time(cache: ImageCache, tmp_
     assert blocked.compile(KernelSource(KERNEL)) == blocked.compile(KernelSource(KERNEL))
 
 
-def test_threads_compile_at_the_same_time(cache: ImageCache) -> None:
-    h200 = compiler_for("h200", cache)
-    sources = [KernelSource(KERNEL.replace("300", str(300 + number))) for number in range(4)]
-    with ThreadPoolExecutor(4) as threads:
-        images = list(threads.map(h200.compile, sources))
-    assert [image.resources["tile"].shared for image in images] == [
-        1200, 1216, 1216, 1216]  # dynamic shared memory begins at a multiple of 16 bytes
-
-
 def test_hostile_images_are_refused_in_one_line(cache: ImageCache) -> None:
     image = compiler_for("h200", cache).compile(KernelSource(KERNEL)).cubin
     for wrong in (b"", b"MZ", image[:40], image[:200], image[:16] + b"\xff" * 48 + image[64:], b"\x7fELF\x02" * 40):
@@ -146,7 +122,3 @@ def test_hostile_images_are_refused_in_one_line(cache: ImageCache) -> None:
         "f": (8, 16)}
 
 
-def test_a_gpu_that_nvrtc_does_not_know_is_named(cache: ImageCache) -> None:
-    device = described_gpu("cuda", "h200")
-    with pytest.raises(UnavailableError, match="does not compile for sm_61"):
-        CubinCompiler(replace(device, architecture="sm_61"), cache)

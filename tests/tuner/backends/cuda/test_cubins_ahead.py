@@ -84,25 +84,6 @@ def test_a_process_that_hangs_is_killed_although_it_does_not_even_read() -> None
     assert results_of([compiling, process.compile("later", KernelSource(""))]) == [False, False]
 
 
-def test_after_a_process_that_hangs_a_new_one_compiles_other_sources(tmp_path: Path) -> None:
-    hangs_once = f"""
-import pathlib, time
-started = pathlib.Path({str(tmp_path / "started")!r})
-if not started.exists():
-    started.touch()
-    time.sleep(600)
-{REFUSES.replace("False", "True")}"""
-    cubins, chosen = CubinsAhead(H100, ("-c", hangs_once)), configurations(3)
-    hanging = cubins.start(PROBLEM, chosen[:2])
-    while not (tmp_path / "started").exists():
-        time.sleep(0.01)
-    assert [future.done() for future in hanging] == [False, False]
-    cubins.stop()
-    assert results_of(hanging) == [False, False]
-    assert results_of(cubins.start(PROBLEM, chosen)) == [False, False, True]  # what was given up stays so
-    cubins.stop()
-
-
 def test_a_caller_ends_although_its_process_hangs() -> None:
     program = f"""
 from seqtune.tuner.backends.cuda.cubins_ahead import CubinsAhead

@@ -119,15 +119,3 @@ def test_kernels_are_compiled_for_a_gpu_that_is_not_here(path: Path, capsys: pyt
     assert "nonsense" in failure["message"]
 
 
-def test_an_entry_may_have_a_name_of_cpp(path: Path, backend: CudaBackend) -> None:
-    source = path.parent / "scale.cu"
-    source.write_text(SOURCE.replace('extern "C"', "") + "__global__ void scale_naive(float *y) {}\n")
-    seqtune.use_library(path)
-    problem = parse_problem("scale n=128")
-    configuration = Configuration("gpu.plain", (("block", 32), ("ENTRY", "scale")))
-    backend.gpu.cuda.kernels["_Z5scalePKfaPdf"] = scale
-    executable = build_executable(backend, problem, kernel("gpu.plain"), configuration)
-    executable.load(prepare_arrays(problem)[0])
-    executable.run()
-    assert backend.gpu.cuda.log[-1][0] == "_Z5scalePKfaPdf"
-    executable.close()

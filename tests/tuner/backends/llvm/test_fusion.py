@@ -16,7 +16,6 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import Array
 from seqtune.kernels.llvm.fusion import NONE, FusingImplementation, Fusion
 from seqtune.kernels.llvm.gemm import LLVMGemm
-from seqtune.kernels.llvm.ir.tiling import row_runs
 from seqtune.kernels.llvm.text.formula import ACTIVATIONS, IDENTITY, Formula
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.operation import Operands
@@ -132,12 +131,6 @@ def test_every_activation_is_an_epilogue(binder: KernelBinder, activation: str) 
         run(binder, problem, configuration, fusion)
 
 
-def test_an_expensive_activation_is_an_epilogue_of_every_family(binder: KernelBinder) -> None:
-    for problem in (LAST["padded"], FIRST["depthwise"]):
-        for configuration in choices(binder, problem, 9):
-            run(binder, problem, configuration, Fusion(Formula.of_activation("gelu")))
-
-
 @pytest.mark.parametrize("name", FIRST)
 def test_channels_first_take_an_epilogue_of_the_sum_alone(binder: KernelBinder, name: str) -> None:
     for configuration in choices(binder, FIRST[name], 1):
@@ -240,21 +233,6 @@ def test_threads_of_a_chained_kernel_share_the_rows_of_an_image(pair: KernelBind
             assert implementation.launch(images, device, configuration, Fusion(chained=True)).phases[-1].runs == 1
 
 
-def test_rows_that_threads_cannot_share_evenly_are_not_divided() -> None:
-    assert [row_runs(1, 2, 5, rows) for rows in (1, 7, 8, 20, 21)] == [1, 1, 5, 5, 5]
-    assert [row_runs(images, 4, 5, 8) for images in (1, 2, 3, 4, 8)] == [5, 5, 5, 1, 1]
-
-
-def test_a_chained_kernel_of_another_family_has_the_same_text(binder: KernelBinder) -> None:
-    for problem in (LAST["depthwise"], LAST["few channels a group"]):
-        for configuration in choices(binder, problem, 7):
-            implementation = resolve(str(kernel(configuration.kernel).implementation))
-            assert isinstance(implementation, FusingImplementation)
-            texts = {implementation.source(problem, binder.device, configuration, fusion).text
-                     for fusion in (NONE, Fusion(chained=True))}
-            assert len(texts) == 1 or configuration.kernel == "llvm.direct", configuration.kernel
-
-
 def test_fusions_that_cannot_be_are_refused_in_one_line(binder: KernelBinder) -> None:
     with pytest.raises(KernelError, match="at most one further operand"):
         Fusion(Formula(3, (("add", 0, 1), ("add", 2, 3))))
@@ -269,10 +247,3 @@ def test_fusions_that_cannot_be_are_refused_in_one_line(binder: KernelBinder) ->
             binder.bind(problem, configuration, weights, None, fusion)
 
 
-def test_a_family_that_knows_no_fusion_refuses_it(binder: KernelBinder) -> None:
-    problem = Problem.make("attention", heads=2, q_len=5, kv_len=7, head_dim=8, value_dim=8)
-    configuration = next(choices(binder, problem, 0))
-    packed = binder.pack(problem, configuration, make_operands(problem, seed=3)["k"])
-    binder.bind_packed(problem, configuration, packed, None)
-    with pytest.raises(KernelError, match="knows no fusion"):
-        binder.bind_packed(problem, configuration, packed, None, Fusion(IDENTITY))

@@ -87,6 +87,3 @@ def test_a_text_with_addresses_of_this_process_is_not_kept(tmp_path: Path) -> No
     assert not list(tmp_path.glob("*/*.object"))
 
 
-def test_the_folder_is_the_users_alone(tmp_path: Path) -> None:
-    answer(ImageCache("object", tmp_path / "new"), 9)
-    assert (tmp_path / "new").stat().st_mode & 0o077 == 0

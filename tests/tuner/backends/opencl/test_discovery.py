@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import struct
 import sys
 import types
 from dataclasses import replace
@@ -19,12 +17,10 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.backends.backend import LaunchError
 from seqtune.tuner.backends.opencl import discovery as opencl
 from seqtune.tuner.backends.opencl import discovery as opencl_facts
 from seqtune.tuner.backends.opencl import pocl
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
-from seqtune.tuner.backends.opencl.group_limits import GroupLimits
 from tests.support.oddities import CPU, GPU
 from tests.support.phones import ADRENO, MALI
 
@@ -104,27 +100,3 @@ def test_on_a_gpu_of_a_phone_no_kernel_uses_local_memory_that_the_driver_emulate
             assert not any(value for name, value in configuration.settings if name in ("local_a", "local_b"))
 
 
-def test_a_work_group_that_the_compiled_kernel_does_not_allow_is_refused() -> None:
-    cl = types.SimpleNamespace(kernel_work_group_info=types.SimpleNamespace(LOCAL_MEM_SIZE=0, WORK_GROUP_SIZE=1))
-    handle = types.SimpleNamespace(max_work_group_size=384)
-    limits = GroupLimits(cl, handle, replace(GPU, max_work_group=192, local_memory=0))
-    built = types.SimpleNamespace(get_work_group_info=lambda info, handle: (0, 128)[info])
-    limits.check(built, 128)
-    with pytest.raises(LaunchError, match="a work-group of 256 work-items exceeds the 128 that this kernel allows"):
-        limits.check(built, 256)
-    with pytest.raises(LaunchError, match="512 work-items exceeds the device's limit of 384"):
-        limits.check(built, 512)
-
-
-def test_a_cpu_that_llvm_does_not_know_gets_the_name_of_a_cpu_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pocl, "host_flags", lambda: frozenset({"avx2", "fma", "bmi2", "movbe"}))
-    name = ctypes.create_string_buffer(b"generic")
-    structure = ctypes.create_string_buffer(8192)
-    struct.pack_into("<Q", structure, 640, ctypes.addressof(name))
-    struct.pack_into("<Q", structure, 1040, ctypes.addressof(name))  # other data behind the structure
-    assert pocl.repair("pthread-x86_64-unknown-linux-gnu-generic", ctypes.addressof(structure)) == "haswell"
-    pointer, = struct.unpack_from("<Q", structure, 640)
-    assert ctypes.string_at(pointer) == b"haswell"
-    assert pocl.repair("pthread-x86_64-unknown-linux-gnu-znver3", 0) == "znver3"
-    monkeypatch.setattr(pocl, "host_flags", frozenset)  # an ARM CPU
-    assert pocl.repair("pthread-aarch64-unknown-linux-gnu-generic", ctypes.addressof(structure)) == "generic"

@@ -94,15 +94,6 @@ def test_any_configuration_of_a_convolution_is_right(backend: OpenCLBackend, lay
 
 
 @pytest.mark.device
-def test_one_pixel_and_one_channel_are_enough(backend: OpenCLBackend) -> None:
-    for problem in (Problem.make("conv2d", c=1, h=1, w=1, k=1, r=1, s=1),
-                    Problem.make("conv2d", c=2, h=3, w=3, k=4, r=3, s=3, layout="NHWC"),
-                    Problem.make("gemm", m=1, n=1, k=1)):
-        family = kernel("opencl.gemm" if problem.type == "gemm" else "opencl.direct")
-        check(backend, family, problem, [SearchSpace(family, problem, backend.device).default])
-
-
-@pytest.mark.device
 def test_the_matrix_product_is_right_on_odd_shapes(backend: OpenCLBackend) -> None:
     family = kernel("opencl.gemm")
     for m, n, k in ((1, 5, 3), (37, 50, 512), (64, 3, 70), (5, 200, 1)):

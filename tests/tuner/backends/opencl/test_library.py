@@ -145,21 +145,6 @@ def test_a_default_that_crashes_is_replaced_by_the_next_one_whose_outputs_are_nu
     assert [result.status for result in results.values()] == [Status.CORRECT, Status.CORRECTNESS]
 
 
-def test_where_the_default_and_all_of_its_stand_ins_crash_the_default_is_named(device: Device, folder: Path) -> None:
-    seqtune.use_library(write(folder, of_deeds("ABORT")))
-    with pytest.raises(SeqtuneError, match=r"because the default configuration of wrong\.deeds failed: it ended its "
-                                           r"process .*, and so did 1 more"):
-        measured(device, ["ABORT"])
-
-
-def test_a_parameter_may_have_the_name_of_an_argument_in_the_compilers_headers(device: Device, folder: Path) -> None:
-    seqtune.use_library(write(folder, LIBRARY.replace("group", "a")), allow_commands=True)
-    with Runner(device) as runner:
-        (_, measurement), = runner.measure(parse_problem("twice n=8"), [
-            Configuration("wrong.deeds", (("DEED", "GOOD"), ("a", 8)))], Options(samples=1))
-    assert measurement.status is Status.CORRECT, measurement.message
-
-
 def test_expected_data_come_from_files(folder: Path) -> None:
     text = LIBRARY.replace('reference = "reference:twice"', 'expected = {y = "y.npy", count = "count.npy"}').replace(
         'inputs = {x = "n"}', 'inputs = {x = {shape = "n", values = "x.npy"}}')

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import SearchSpace, spaces_for
 from seqtune.predictor.answering import answering
-from seqtune.tuner.backends.backend import LaunchError
 from seqtune.tuner.backends.called_executable import CalledExecutable
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.backends.opencl.calls import OpenCLCalls
@@ -121,21 +119,3 @@ def test_proposals_are_right_within_the_limits_of_their_compiled_kernels(
     assert ran == set(LIBRARY.table)
 
 
-@pytest.mark.device
-def test_a_launch_beyond_a_limit_is_refused(limited: tuple[Phone, PhoneLimits, OpenCLCalls]) -> None:
-    phone, limits, calls = limited
-    problem, family = Problem.make("gemm", m=37, n=50, k=40), kernel("opencl.gemm")
-    device = replace(phone.device, max_work_group=1024)
-    default = SearchSpace(family, problem, device).default
-
-    def launch(work_group: int, registers: int) -> None:
-        limits.registers = registers
-        configuration = Configuration.of(family.name, {**dict(default.settings), "work_group": work_group})
-        CalledExecutable.of(calls, StoredOperands(), problem, device, family, configuration).close()
-
-    launch(256, 8)
-    most = phone.allowed(phone.registers)
-    with pytest.raises(LaunchError, match=f"exceeds the {most} that this kernel allows"):
-        launch(most + 1, 99)
-    with pytest.raises(LaunchError, match=f"exceeds the device's limit of {phone.work_group}"):
-        launch(phone.work_group + 1, 1)

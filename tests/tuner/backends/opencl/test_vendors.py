@@ -62,21 +62,6 @@ def test_the_loader_finds_the_installed_runtime_and_all_that_it_found_before(env
     assert folder.is_relative_to(environment / "cache")
 
 
-def test_a_damaged_file_in_the_cache_is_written_again(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vendors.prepare()
-    file = Path(os.environ[vendors.VARIABLE]) / "gpu.icd"
-    file.write_bytes(b"\xff\xfe")
-    monkeypatch.delenv(vendors.VARIABLE)
-    vendors.prepare()
-    assert file.read_text() == f"{environment}/libgpu.so\n"
-
-
-def test_a_folder_that_the_user_named_stays(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(vendors.VARIABLE, "theirs")
-    vendors.prepare()
-    assert os.environ[vendors.VARIABLE] == "theirs"
-
-
 def test_two_runtimes_on_one_cpu_are_two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     handle = types.SimpleNamespace(name="AMD EPYC", type=2)
     platforms = [types.SimpleNamespace(name=name, get_devices=lambda: [handle])
