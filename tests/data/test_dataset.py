@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seqtune.data.dataset import SCHEMA, Dataset, configuration
+from seqtune.data.dataset import SCHEMA, Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import ALONE, REBUILT, TOGETHER, VERIFIED, Measurement, Record, Status
 from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
@@ -89,10 +89,6 @@ def test_a_failure_takes_infinitely_long(dataset: Dataset, tmp_path: Path) -> No
     rows = Dataset.read(tmp_path / "set.parquet").rows
     assert rows.loc[rows["status"] == "crash", "seconds"].tolist() == [math.inf]
     assert pq.read_table(tmp_path / "set.parquet")["seconds"].null_count == 1
-
-
-def test_held_out_problems_can_be_kept_apart(dataset: Dataset) -> None:
-    assert dataset.frame["held_out"].tolist() == [key == LARGE.key for key in dataset.rows["problem"]]
 
 
 def test_the_rows_of_a_device_are_found_by_its_name_the_beginning_of_one_or_its_key(dataset: Dataset) -> None:
@@ -207,9 +203,3 @@ def test_a_failed_write_leaves_the_old_file(dataset: Dataset, tmp_path: Path) ->
     assert sorted(found.name for found in tmp_path.iterdir() if "parquet" in found.name) == ["set.parquet"]
 
 
-def test_the_configuration_of_a_row() -> None:
-    found = Configuration.of("test.k", (("tile", 4), ("order", "mn")))
-    assert configuration("test.k", found.key) == found
-    for text in ("[1]", "{", '{"tile": null}', '{"tile": [1]}'):
-        with pytest.raises(FormatError, match="not a configuration"):
-            configuration("test.k", text)

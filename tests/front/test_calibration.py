@@ -77,15 +77,6 @@ def test_every_problem_has_a_turn_before_any_has_a_second_one(journal: Journal) 
     assert len(set(measurer.measured)) == len(measurer.measured)
 
 
-def test_an_interrupted_calibration_measures_nothing_twice(journal: Journal) -> None:
-    first, second = Synthetic(stop=40), Synthetic()
-    with pytest.raises(InterruptedTuning, match="40 probes"):
-        measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, first, ENDLESS, 0, lambda turn: None)
-    run(journal, second, turns=8)
-    assert len(first.measured) == 40
-    assert not set(first.measured) & set(second.measured)
-
-
 def counting(seconds: float) -> Deadline:
     """A deadline whose clock moves by a second whenever it is read."""
     clock = count_from(0)

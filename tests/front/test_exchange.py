@@ -107,15 +107,6 @@ def test_a_file_that_is_nested_too_deeply_is_one_line(form: str, tmp_path: Path,
     assert "deep.json is not JSON: nested too deeply" in refusal
 
 
-def test_recorded_kernels_are_tuned_by_replay_like_any_other(tmp_path: Path, run: Run) -> None:
-    folder = write_recorded(tmp_path / "recorded")
-    found = run("tune", "recorded", "kernel=toy", "size_x=640", "size_y=480", "--strategy", "exhaustive", "--replay",
-                folder, "--device", "recorded:fast")
-    result, = found["results"]
-    assert result["best"]["configuration"] == {"block": 64, "tile": 2, "order": 1, "fixed": 7}
-    assert (result["trials"], result["failed"]) == (len(CONFIGURATIONS), 0)
-
-
 @pytest.mark.parametrize(("change", "says"), [
     ({"tune_params_keys": ["block", "block"]}, "names a parameter twice"),
     ({"tune_params_keys": []}, "names no parameter"),

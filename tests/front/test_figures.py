@@ -14,7 +14,7 @@ import pytest
 
 from seqtune import figures
 from seqtune.api.results import Answer, Prediction
-from seqtune.errors import KernelError, MissingPackageError, MisuseError, ProblemError
+from seqtune.errors import MissingPackageError, MisuseError
 from seqtune.figures.picture import save
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.space import SearchSpace
@@ -24,9 +24,8 @@ from seqtune.predictor.learning.tasks.shares import EvaluationRow
 from seqtune.tuner.run.simulation import Curves
 from tests.support.installation.optional import skip_without
 from tests.support.interpreter import loaded_after
-from tests.support.report_content import DEVICE, PROBLEM, configurations, gemm, record, write_journal
+from tests.support.report_content import DEVICE, PROBLEM, configurations, gemm
 
-OTHER = replace(PROBLEM, features=tuple((name, 48 if name == "m" else value) for name, value in PROBLEM.features))
 SPACE = SearchSpace(gemm(), PROBLEM, DEVICE)
 FIRST, SECOND = "vectors_n", "tile_m"
 
@@ -75,26 +74,6 @@ def test_a_landscape_shows_the_least_time_of_each_pair_of_values() -> None:
     fastest = task.task[int(task.seconds.argmin())]
     assert (across[round(frame.get_x() + 0.5)], down[round(frame.get_y() + 0.5)]) == (
         str(fastest[FIRST]), str(fastest[SECOND]))
-
-
-def test_a_landscape_of_a_journal_needs_a_problem_where_there_are_several(tmp_path: Path) -> None:
-    *chosen, failed = configurations(13)
-    records = [record(each, 1e-3 * (1 + number), float(number)) for number, each in enumerate(chosen)]
-    records += [record(failed, None, 20.0), record(configurations(1, OTHER)[0], 1e-3, 21.0, problem=OTHER)]
-    journal = write_journal(tmp_path / "j.sqlite", records)
-    axis = axes(figures.landscape(journal, PROBLEM.brief(), parameters=(FIRST, SECOND)))[0]
-    assert axis.get_xlabel() == FIRST
-    assert "1 ms" in texts(axis)
-    wrong: tuple[tuple[object, dict[str, Any], type[MisuseError], str], ...] = (
-            (None, {}, ProblemError, "2 problems; name one"),
-            ("gemm m=1 n=1 k=1", {}, ProblemError, "no measurement of"),
-            (PROBLEM, {"kernel": "llvm.no"}, KernelError, "there are times of llvm.gemm"),
-            (PROBLEM, {"parameters": (FIRST, "no")}, MisuseError, "no parameter 'no'"),
-            (PROBLEM, {"parameters": FIRST}, MisuseError, "names of two parameters"),
-            (OTHER, {}, MisuseError, "no two parameters"))
-    for problem, options, error, says in wrong:
-        with pytest.raises(error, match=says):
-            figures.landscape(journal, problem, **options)
 
 
 def test_the_convergence_of_searches_is_a_mean_with_its_interval() -> None:

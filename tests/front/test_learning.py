@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,7 +15,6 @@ import pytest
 from seqtune import api as learn
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
@@ -27,7 +25,6 @@ from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.kinds import EvaluationRequest
-from seqtune.predictor.learning.tasks.evaluation import LiveContest
 from seqtune.predictor.learning.tasks.learning import LearnedProblems, TaskLearning
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
@@ -37,12 +34,6 @@ from tests.support.records import DEVICE, space_records, write_journal
 from tests.support.synthetic import DIRECT, WIDE, seconds
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
-
-PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
-
-
-def choice(number: int) -> Configuration:
-    return Configuration.of("fake", {"number": number})
 
 
 def test_a_recipe_gives_the_data_and_all_options_and_the_checkpoint_names_it(tmp_path: Path) -> None:
@@ -97,16 +88,6 @@ def test_a_training_on_a_users_data_learns_all_problems_and_names_the_held_out_o
     assert told == [f"note: {leaked}"]
 
 
-def test_more_records_than_a_training_holds_in_memory_are_refused_in_one_line(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without(*TRAINING)
-    monkeypatch.setattr("seqtune.predictor.learning.tasks.learning.MOST_RECORDS", 10)
-    written(tmp_path / "data.parquet", LAYERS, [])
-    with pytest.raises(MisuseError, match=r"^the data set has [\d,]+ records; .* in memory, at most 10; learn"):
-        learn.train(tmp_path / "data.parquet", tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
-
-
 def test_learning_from_records_of_earlier_versions_alone_says_so_and_is_refused(tmp_path: Path) -> None:
     skip_without(*TRAINING)
     records = [replace(record, kernel_version=0) for record in space_records(
@@ -156,33 +137,3 @@ def test_choices_train_a_checkpoint_and_are_evaluated_by_agreement(tmp_path: Pat
         learn.evaluate(data, checkpoint=tmp_path / "checkpoint", methods=["trees"])
 
 
-TIMES = {choice(number): 1e-3 * (1 + number / 100) for number in range(5)}
-
-
-class FakeRunner:
-    """Every build is slower than the one before by a tenth, for all configurations alike."""
-
-    def __init__(self) -> None:
-        self.builds, self.closed = 0, 0
-
-    def measure(self, problem: Problem, configurations: Sequence[Configuration],
-                options: object, best: float = math.inf) -> Iterator[tuple[Configuration, Measurement]]:
-        for configuration in configurations:
-            yield configuration, Measurement(Status.CORRECT, (TIMES[configuration],))
-
-    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
-                options: object) -> list[Measurement]:
-        self.builds += 1
-        return [Measurement(Status.CORRECT, (TIMES[configuration] * (1 + self.builds / 10),) * rounds)
-                for configuration in configurations]
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-def test_a_live_evaluation_holds_one_contest_with_a_new_worker_for_every_build() -> None:
-    runner: Any = FakeRunner()
-    with LiveContest(WIDE, silent, runner) as measure:
-        contest = measure(PROBLEM, WIDE, list(TIMES))
-        assert (runner.builds, runner.closed) == (3, 2)
-    assert contest.seconds == pytest.approx({configuration: 1.2 * seconds for configuration, seconds in TIMES.items()})

@@ -21,7 +21,6 @@ from seqtune.networks.nodes import (
     Input,
     Layer,
     Node,
-    Padding,
     Pointwise,
     Reduction,
     RowOperation,
@@ -31,10 +30,8 @@ from seqtune.networks.plan.precision import TOLERANCES, checked_precision, give_
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.llvm import discovery as llvm
-from tests.networks.test_networks import Excitation
 from tests.support.llvm import needs_llvm
 from tests.support.networks.nodes import ADD, RELU, convolution, in_order, layer, operand
-from tests.support.torch_models import random_norms
 
 HAS_BF16 = llvm.unavailable() is None and any(device.names()["bf16_dots"] for device in llvm.devices())
 needs_bf16 = pytest.mark.skipif(not HAS_BF16, reason="this CPU does not multiply bf16 numbers")
@@ -135,17 +132,6 @@ def replace_groups(node: Layer, groups: int) -> Layer:
     return node
 
 
-def test_an_odd_number_of_channels_gets_one_that_is_zero() -> None:
-    node = convolution(operand(1, 3, 5, 5), 8)
-    stored(node)
-    (padding,) = node.inputs
-    assert isinstance(padding, Padding)
-    assert (padding.shape, padding.element.dtype, padding.high) == ((1, 4, 5, 5), "bf16", (0, 1, 0, 0))
-    assert node.work.size("c") == 4
-    assert node.weights.shape == (8, 4, 1, 1)
-    assert not node.weights[:, 3].any()
-
-
 def test_an_unknown_precision_and_a_device_without_bf16_are_refused() -> None:
     with pytest.raises(MisuseError, match="precision='fp8' is not one of fp32, bf16"):
         checked_precision("fp8", [], BF16)
@@ -183,12 +169,6 @@ def test_a_transformer_is_computed_in_bf16(quick: Callable[..., Optimized]) -> N
     (heads,) = [choice for choice in fast.choices if choice.problem.type == "attention"]
     assert heads.configuration is not None
     assert (heads.configuration.kernel, heads.problem["dtype"]) == ("llvm.attention_bf16", "bf16")
-
-
-@needs_bf16
-def test_factors_of_channels_multiply_the_image_before_it_is_rounded(quick: Callable[..., Optimized]) -> None:
-    x = torch.randn(1, 16, 9, 7)
-    assert quick(random_norms(Excitation().eval()), x, precision="bf16").error < TOLERANCES["bf16"]
 
 
 @needs_bf16

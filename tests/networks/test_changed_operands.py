@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.integrations.pytorch.hook.dynamo import backend
-from seqtune.networks.capture.overlap import share_memory
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
 from tests.support.llvm import needs_llvm
@@ -90,12 +89,6 @@ def test_operands_that_are_overwritten_before_they_are_read_hold_what_pytorch_wr
     torch.testing.assert_close(ours, expected)
 
 
-def test_vmap_goes_through_the_original(quick: Callable[..., Optimized]) -> None:
-    model, x = nn.Linear(8, 4).eval(), torch.randn(3, 5, 8)
-    fast = quick(model, x[0])
-    torch.testing.assert_close(torch.func.vmap(fast)(x), model(x))
-
-
 def test_a_model_that_changes_no_operand_may_read_one_twice(quick: Callable[..., Optimized]) -> None:
     class Product(nn.Linear):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
@@ -124,9 +117,3 @@ def test_a_compiled_model_leaves_operands_that_share_memory_to_the_fallback(chec
     check(fast, model, *pairs()["equal"])
 
 
-def test_addresses_decide_whether_memory_is_shared() -> None:
-    memory = torch.randn(4, 6)
-    assert share_memory([memory, memory[1:, 2:]], [1])
-    assert share_memory([memory.T, memory[3:]], [0])
-    assert not share_memory([memory[:2], memory[2:], 3, None, torch.empty(0), memory[:0]], [0, 1, 5])
-    assert not share_memory([memory], [0])

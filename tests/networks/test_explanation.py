@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
-from seqtune.networks.explanation import ExplainedStep, NetworkExplanation
 from seqtune.networks.optimized import Optimized
 from seqtune.pytorch import explain
 from seqtune.tuner.load import Load
@@ -52,15 +50,6 @@ def test_every_step_has_its_kernel_its_operands_and_its_time(quick: Callable[...
     assert json.loads(json.dumps(explanation.to_json()))["device"] == explanation.device
     assert str(explanation).count("llvm.") >= 3
     assert str(explanation).endswith(f" ms on {explanation.device}; what PyTorch computes has no time here")
-
-
-def test_the_total_says_what_it_covers() -> None:
-    step = ExplainedStep(0, "relu", (1, 8), "fp32", (), "step", "", "", 4e-6)
-    whole = NetworkExplanation("llvm:avx2:2", (step, replace(step, number=1, seconds=12e-6)), ())
-    assert str(whole).splitlines()[-1] == "2 steps, 0.016 ms on llvm:avx2:2"
-    partly = replace(whole, kept=(("sort", "aten.sort has no translation"),))
-    assert str(partly).splitlines()[-1] == (
-        "2 steps, 0.016 ms on llvm:avx2:2; what PyTorch computes has no time here")
 
 
 def test_steps_that_were_timed_on_a_busy_machine_say_so_in_the_table_and_on_the_page(
@@ -101,14 +90,6 @@ def test_the_page_is_whole_and_loads_nothing(quick: Callable[..., Optimized], tm
     assert "http://" not in page
     assert "https://" not in page
     assert "<script" not in page
-
-
-def test_a_plain_model_and_other_operands_are_one_line(quick: Callable[..., Optimized]) -> None:
-    plain: Any = nn.Linear(8, 4).eval()
-    with pytest.raises(MisuseError, match="a Linear is not an optimised model"):
-        explain(plain, torch.randn(2, 8))
-    with pytest.raises(MisuseError, match="of the shapes that it was optimised for"):
-        explain(quick(plain, torch.randn(2, 8)), torch.randn(3, 8))
 
 
 @pytest.mark.parametrize("operands", [(3,), (None,), ("x",), ({"x": [torch.ones(5, 8)]},), (torch.ones(5, 8), 2.0)])

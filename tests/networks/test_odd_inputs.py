@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import MisuseError
-from seqtune.networks.capture.examples import difference
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
 from tests.support.llvm import needs_llvm
@@ -112,12 +111,6 @@ def test_a_model_without_a_layer_to_optimise_is_refused_with_the_reason(
         quick(model.eval(), torch.randn(batch, 3, 20, 20))
 
 
-def test_an_example_that_repeats_its_elements_stands_for_dense_inputs(quick: Callable[..., Optimized]) -> None:
-    model = nn.Linear(8, 4).eval()
-    fast = quick(model, torch.randn(1, 8).expand(5, 8))
-    assert same(fast, model, torch.randn(5, 8))
-
-
 def test_a_number_without_axes_is_an_operand(quick: Callable[..., Optimized]) -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -185,11 +178,3 @@ def test_of_a_model_that_changes_its_buffers_the_parts_are_optimised(quick: Call
         assert same(fast, model, x)
 
 
-def test_numbers_that_are_not_finite_must_agree() -> None:
-    numbers = torch.tensor([1.0, math.nan, math.inf, -math.inf])
-    assert difference([numbers], [numbers.clone()]) == 0.0
-    for other in ([1.0, 2.0, math.inf, -math.inf], [1.0, math.nan, -math.inf, -math.inf],
-                  [1.0, math.inf, math.inf, -math.inf]):
-        assert difference([numbers], [torch.tensor(other)]) == math.inf
-    assert difference([torch.ones(2)], [torch.ones(3)]) == math.inf
-    assert difference([torch.zeros(0)], [torch.zeros(0)]) == 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +17,6 @@ from seqtune.integrations.pytorch.hook.dynamo import backend
 from seqtune.networks.capture.examples import difference
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
-from seqtune.networks.program.device_threads import TURN
 from tests.support.llvm import needs_llvm
 
 pytestmark = [needs_llvm, pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")]
@@ -83,21 +81,6 @@ def test_a_model_whose_results_do_not_depend_on_strides_stays_ours(quick: Callab
     assert calls.call_count == len(FORMATS) - 1  # once for each format that is not the example's
 
 
-def test_results_that_are_not_finite_settle_nothing(quick: Callable[..., Optimized],
-                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Strided(lambda x: 1).eval()
-    fast = quick(model, torch.randn(SHAPE))
-    last, broken = FORMATS["channels_last"], torch.full(SHAPE, float("nan"))
-    with monkeypatch.context() as patch:
-        patch.setattr("seqtune.networks.compiled.difference", lambda expected, results: float("inf"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", SeqtuneWarning)
-            fast(last(broken))
-    assert isinstance(fast.model, Compiled)
-    assert not fast.model.formats.are_refused((last(broken).stride(),))
-    assert fast.model.formats.find((last(broken).stride(),)) is None
-
-
 def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[..., Optimized],
                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     model = Strided(lambda x: 1).eval()
@@ -115,19 +98,6 @@ def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[
             assert fast.model.formats.find(strides) is None
             check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
             assert fast.model.formats.find(strides) is not None
-
-
-def test_operands_of_refused_strides_wait_for_no_other_call(quick: Callable[..., Optimized]) -> None:
-    model = Strided(READS["stride"]).eval()
-    fast = quick(model, torch.randn(SHAPE))
-    x = FORMATS["channels_last"](torch.randn(SHAPE))
-    with pytest.warns(SeqtuneWarning, match="depend on the strides"):
-        fast(x)
-    with TURN:  # another thread's call
-        call = threading.Thread(target=fast, args=(x,), daemon=True)
-        call.start()
-        call.join(60)
-        assert not call.is_alive()
 
 
 def test_a_compiled_model_has_a_program_for_each_kind_of_strides(checkpoint: Path) -> None:

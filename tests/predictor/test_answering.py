@@ -14,7 +14,6 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
 from seqtune.predictor import predictors as predictors_module
-from seqtune.predictor.analytic import AnalyticPredictor
 from seqtune.predictor.answering import (
     MOST_PREDICTED,
     SEEDS,
@@ -31,7 +30,7 @@ from seqtune.predictor.predictors import SAFE_DEFAULT, cached_checkpoint
 from seqtune.tuner.backends.measured_rates import RateCache
 from seqtune.tuner.load import Load
 from tests.support import untrained
-from tests.support.devices import described_gpu, device_of
+from tests.support.devices import device_of
 
 GEMM = Problem.make("gemm", m=8, n=16, k=8)
 UNSOLVED = Problem.make("gemm", m=8, n=16, k=8, dtype="fp16")
@@ -89,14 +88,6 @@ def test_a_named_checkpoint_answers_whatever_it_knows_and_says_so(folder: Path) 
     attention = answering(parse_problem("attention heads=2 q_len=20 head_dim=16"), HERE, folder)
     with pytest.raises(CheckpointError):
         attention.propose(3)
-
-
-def test_an_untrained_predictor_answers_with_its_note() -> None:
-    gpu = described_gpu("cuda", "h200")
-    analytic = answering(Problem.make("gemm", m=512, n=512, k=512), gpu)
-    assert analytic.name == "analytic"
-    assert analytic.note == AnalyticPredictor.note
-    assert analytic.evidence(None) is None
 
 
 @pytest.mark.parametrize("name", [SAFE_DEFAULT, "analytic", "miopen", "default"])

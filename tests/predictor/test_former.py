@@ -79,16 +79,6 @@ def test_a_kernel_that_older_layers_lack_is_answered_by_the_newest_that_knows_it
         top.check_kernels([replace(NEW, name="fake.third")])
 
 
-def test_layers_that_would_answer_for_no_device_are_dropped_by_the_next_retraining() -> None:
-    assert LAYERED.former_for([WIDE]) is not BASE
-    assert LAYERED.former_for([WIDE]).layers[-1] is BASE
-    assert [layer.seed for layer in LAYERED.former_for([MIDDLE]).layers] == [1, 0]
-    assert [layer.seed for layer in LAYERED.former_for([NARROW]).layers] == [2, 0]
-    assert LAYERED.former_for(DEVICES) is BASE
-    both = tiny(3, LAYERED, MIDDLE, WIDE)
-    assert [layer.seed for layer in both.former_for([NARROW]).layers] == [3, 0], "the newer layer covers MIDDLE"
-
-
 def test_there_is_a_most_of_layers_and_the_error_says_what_to_do() -> None:
     top = BASE
     for number in range(MOST_LAYERS - 1):
@@ -188,14 +178,6 @@ def test_a_link_to_nothing_or_to_itself_is_refused_in_one_line(link: str, target
     os.symlink(target, folder / link)
     with pytest.raises(CheckpointError, match="cannot read"):
         cached_checkpoint(folder)
-
-
-def test_a_change_of_a_former_checkpoint_is_noticed(tmp_path: Path) -> None:
-    folder = LAYERED.save(tmp_path / "toy")
-    assert cached_checkpoint(folder) is cached_checkpoint(folder)
-    before = cached_checkpoint(folder)
-    os.utime(folder / "former" / "former" / "seqtune.json", (1, 1))
-    assert cached_checkpoint(folder) is not before
 
 
 def test_the_parts_of_a_retrained_checkpoint_are_those_of_the_layer_that_answers() -> None:

@@ -22,7 +22,6 @@ from seqtune.predictor.analytic import AnalyticPredictor
 from seqtune.predictor.answering import Answering, answering, seeds_for
 from seqtune.predictor.checkpoint import CHOICES_OF_KERNELS, CHOICES_ON_CHIP, NEW_GPU, Checkpoint
 from seqtune.predictor.largest import MEASURE
-from seqtune.predictor.learning.kinds import shipped_learner
 from seqtune.predictor.learning.tasks.learning import LearnedProblems
 from seqtune.predictor.predictors import answers_for
 from tests.support.devices import described_gpu
@@ -98,10 +97,6 @@ class TestShippedForGpus:
         assert asked
         assert all(each.startswith("triton.") for each in asked)
 
-    def test_data_of_gpus_are_evaluated_with_the_checkpoint_for_gpus(self) -> None:
-        assert shipped_learner(Dataset.read(GPUS / "nvidia_h100.parquet")) == NAME
-        assert shipped_learner(Dataset.shipped()) == "default"
-
     def test_the_command_names_who_answered(self, capsys: pytest.CaptureFixture[str]) -> None:
         words = ["predict", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--device", "triton:mi300x", "--top", "1"]
         assert main([*words, "--json"]) == 0
@@ -138,14 +133,6 @@ def test_a_problem_larger_than_all_training_problems_has_a_note() -> None:
     assert [answering(problem, described).notes for problem in (larger, smaller)] == [(note,), ()]
     assert seqtune.predict(larger, "cuda:h100", top=1).notes() == [f"predictor {NAME}: {note}"]
     assert answering(larger, replace(described, name="cuda:0")).notes == (f"{note}: {MEASURE}",)
-
-
-def test_a_note_names_the_fact_that_is_outside_not_the_whole_problem() -> None:
-    layer = Problem.make("conv2d", c=64, h=56, w=56, k=64, r=3, s=3, pad_h=1, pad_w=1)
-    (note,) = answering(layer, described_gpu("cuda", "h100")).notes
-    assert note.startswith("r=3 is more than 1, s=3 is more than 1, pad_h=1 is more than 0")
-    assert "c=64" not in note
-    assert "--verify" not in note  # the GPU is not here
 
 
 @pytest.mark.slow

@@ -96,12 +96,3 @@ def test_experts_order_all_configurations_of_a_small_task(monkeypatch: pytest.Mo
     assert sorted(unknown.numbers.tolist()) == sorted(beam.numbers.tolist()), "no expert knows it, so the beam proposes"
 
 
-def test_a_small_task_is_proposed_alike_alone_and_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    judged = small_translator(VOCABULARY, judge=32)
-    checkpoint = Checkpoint.of_translator(judged, VOCABULARY)
-    large = Task.of(Problem.make("gemm", m=64, n=8, k=8), WIDE, (KERNEL,))
-    small = TASK.narrowed(np.arange(len(TASK)) % 2 == 0)
-    monkeypatch.setattr(proposing, "SMALL", len(small))
-    together = checkpoint.propose([large, small, large], 12)
-    assert [len(candidates) for candidates in together] == [12, 6, 12]
-    assert together == [checkpoint.propose([task], 12)[0] for task in (large, small, large)]

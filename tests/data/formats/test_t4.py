@@ -12,7 +12,7 @@ import pytest
 from seqtune.data.formats.t4 import read_t4, results
 from seqtune.data.record import Status
 from seqtune.errors import FormatError
-from tests.support.records import DEVICE, PROBLEM, RECORDS, record
+from tests.support.records import DEVICE, PROBLEM, RECORDS
 
 
 def test_t4_goes_out_and_comes_back(tmp_path: Path) -> None:
@@ -30,11 +30,6 @@ def test_t4_goes_out_and_comes_back(tmp_path: Path) -> None:
     assert found.rows[0].seconds == pytest.approx(1e-3)
     assert found.rows[0].samples == 2
     assert found.rows[0].build_seconds == pytest.approx(0.25)
-
-
-def test_competing_kernel_families_are_a_parameter_of_t4() -> None:
-    written = results([*RECORDS[:1], record(1, RECORDS[0].measurement, "llvm.other")], PROBLEM, DEVICE)
-    assert [one["configuration"]["kernel"] for one in written["results"]] == ["llvm.gemm", "llvm.other"]
 
 
 def test_t4_results_of_kernel_tuner_are_read(tmp_path: Path) -> None:

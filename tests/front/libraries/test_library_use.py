@@ -18,7 +18,6 @@ from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import CheckpointError, FormatError, KernelError, MisuseError, SeqtuneWarning
-from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.table import IN_USE
 from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem_sets.parse import parse_problem
@@ -99,15 +98,6 @@ def test_code_of_a_file_runs_only_when_it_is_allowed(tmp_path: Path, refused: Re
         IN_USE["stencil"].check_allowed(kernel("stencil.tiled"))  # type: ignore[union-attr]
     allowed = seqtune.use_library(path, allow_commands=True)
     allowed.check_allowed(kernel("stencil.tiled"))
-
-
-def test_an_object_is_used_and_needs_no_permission() -> None:
-    library = seqtune.use_library(Library("others", {"others.product": f"{__name__}:PRODUCT"}))
-    assert kernel("others.product") is PRODUCT
-    assert seqtune.use_library("others") is library
-
-
-PRODUCT = kernel("llvm.gemm")
 
 
 def test_our_own_libraries_are_used_by_name() -> None:

@@ -98,17 +98,6 @@ def test_rows_that_are_not_understood_are_counted_and_files_are_refused(tmp_path
             read(write(tmp_path, text))
 
 
-def test_files_that_are_read_together_share_their_kernels_and_a_table_is_read_alike(tmp_path: Path) -> None:
-    header, *rows = AITER.splitlines()
-    paths = [write(tmp_path, f"{header}\n{row}\n", f"{number}.csv") for number, row in enumerate(rows)]
-    together, whole = read(*paths)[0], read(write(tmp_path, AITER))[0]
-    assert together.kernels == whole.kernels
-    assert together.rows.equals(whole.rows)
-    frame = pd.read_csv(tmp_path / "all.csv").rename(columns={"cu_num": "compute_units", "kernelName": "kernel_name"})
-    frame.to_parquet(tmp_path / "all.parquet")
-    assert read(tmp_path / "all.parquet")[0].rows.equals(whole.rows)
-
-
 PRODUCT = "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
 SLOW, FAST = "a8w8_slow", "a8w8_fast"
 
@@ -140,17 +129,6 @@ def test_of_several_winners_of_a_product_the_fastest_counts(fast_first: bool, fi
     assert sum(sum(each.values()) for each in counts) == 1
     assert counts[0 if files == 1 or not fast_first else 1] == {
         "another row of the same product is as fast, or faster": 1}
-
-
-@pytest.mark.parametrize("time", ["nan", "", "0", "0.0", "-1.5", "inf", "-inf", "none", "1e99"])
-def test_a_row_without_a_time_has_won_nothing(time: str, tmp_path: Path) -> None:
-    text = PRODUCT + winners(20.0, SLOW) + winners(time, "a8w8_none") + winners(time, "a8w8_none", 256)
-    data, skipped = read(write(tmp_path, text, "a8w8_blockscale_tuned_gemm.csv"))
-    assert chosen(data) == {64: SLOW}
-    assert skipped == {"a row without a time": 2}
-    only = write(tmp_path, PRODUCT + winners(time, FAST), "a8w8_blockscale_tuned_gemm.csv")
-    with pytest.raises(FormatError, match=r"no tuned product of aiter .*a row without a time"):
-        read(only)
 
 
 def test_every_public_row_is_in_the_space_of_its_architecture() -> None:

@@ -12,7 +12,7 @@ from seqtune.data.record import Status
 from seqtune.errors import UnavailableError
 from seqtune.integrations.clblast.backend import calls as calls_module
 from seqtune.integrations.clblast.backend import shared_library
-from seqtune.integrations.clblast.backend.calls import ALWAYS_DIRECT, DIRECT, ROUTINE, SWITCH, XGEMM, parameter_sets
+from seqtune.integrations.clblast.backend.calls import DIRECT
 from seqtune.integrations.clblast.backend.shared_library import CLBlast, CLBlastError, load_clblast
 from seqtune.integrations.clblast.kernels import xgemm, xgemm_direct
 from seqtune.integrations.clblast.kernels.library import KERNELS
@@ -120,15 +120,6 @@ def test_a_machine_without_the_library_gets_one_line(monkeypatch: pytest.MonkeyP
     finally:
         load_clblast.cache_clear()
     assert shared_library.NAMES
-
-
-def test_a_configuration_names_the_path_and_leaves_the_other_kernel_as_it_is() -> None:
-    direct = SearchSpace(xgemm_direct.KERNEL, ODD, GPU).default
-    indirect = SearchSpace(xgemm.KERNEL, ODD, GPU).default
-    assert parameter_sets(direct)[ROUTINE] == {SWITCH: ALWAYS_DIRECT}
-    assert parameter_sets(indirect)[ROUTINE] == {SWITCH: 0}
-    assert parameter_sets(direct)[XGEMM] == dict(xgemm.KERNEL.default)
-    assert ALWAYS_DIRECT ** 3 < 1 << 64
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])

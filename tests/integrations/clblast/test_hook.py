@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from seqtune.integrations.clblast.hook import choices
 from seqtune.integrations.clblast.kernels import xgemm
 from seqtune.kernels import registry
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.libraries.messages import message_of, of_message
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
@@ -91,14 +89,6 @@ def test_the_library_replaces_our_products_and_nothing_else_only_where_it_is_in_
     assert {kernel.name for kernel in Task.of(product, CPU).kernels} == {"clblast.xgemm", "clblast.xgemm_direct"}
     assert Task.of(convolution, CPU).kernels == before[1].kernels
     assert "opencl.gemm" in registry.names()
-
-
-def test_another_process_uses_the_library_in_the_same_way() -> None:
-    library = use_library("clblast")
-    again = of_message(json.loads(json.dumps(message_of(library))))
-    assert again.alone
-    assert again.checkpoint == "clblast"
-    assert dict(again.table) == dict(library.table)
 
 
 def test_the_shipped_checkpoint_answers_where_the_library_is_named() -> None:

@@ -45,16 +45,6 @@ def test_times_become_measurements_of_the_declared_kernel(tmp_path: Path) -> Non
     assert task.task[int(np.nanargmin(task.seconds))].brief() == "block_sizes_0=64 num_warps=4"
 
 
-def test_the_half_written_row_of_a_killed_search_is_counted(tmp_path: Path) -> None:
-    use(scale_library())
-    path = write_helion(tmp_path / "run.csv")
-    whole = read(path)
-    path.write_text(path.read_text(encoding="utf-8") + "r1,9.50,c9\n", encoding="utf-8")
-    data, skipped = read(path)
-    assert data.rows.equals(whole[0].rows)
-    assert skipped == {"a row with more or fewer values than columns": 1, **whole[1]}
-
-
 def test_keys_name_the_sizes_of_the_inputs_in_order(tmp_path: Path) -> None:
     use(scale_library("rows"))
     data, _ = read(write_helion(tmp_path / "run.csv"), keys=("rows", "_columns"))

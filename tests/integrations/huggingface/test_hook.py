@@ -79,19 +79,6 @@ def test_generate_gives_our_beams_with_the_shipped_checkpoint() -> None:
     assert_same_beams(find("default"), [Task.of(problem, device) for problem in problems], 8)
 
 
-def test_without_a_beam_generate_takes_the_likeliest_allowed_word_each_time(
-        translator: Translator, tmp_path: Path) -> None:
-    import transformers
-
-    from seqtune import huggingface
-
-    folder = Checkpoint.of_translator(translator, VOCABULARY).save(tmp_path / "toy")
-    model, sentences = transformers.AutoModel.from_pretrained(folder), huggingface.sentences(folder, TASKS)
-    found = sentences.configurations(model.generate(**sentences.arguments()))
-    words = Checkpoint.load(folder).next_word()
-    assert found == [[beam_search(words, task, 1, 1)[0].configuration] for task in TASKS]
-
-
 def test_other_models_and_generating_without_sentences_are_refused(translator: Translator, tmp_path: Path) -> None:
     from seqtune import huggingface
 

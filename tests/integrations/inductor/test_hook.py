@@ -137,17 +137,6 @@ def test_the_text_of_the_predicted_choice_compiles(name: str, gpu: str, tmp_path
     assert 0 < binary.metadata.shared <= device.local_memory
 
 
-def test_dynamic_sizes_count_by_their_hints(monkeypatch: pytest.MonkeyPatch) -> None:
-    operands = [rows(512, 1024), rows(1024, 768)]
-    with seqtune.inductor.choosing(alone=True, device="triton:h200"):
-        (fixed,) = lowered(ATEN.mm.default, operands, monkeypatch)
-        monkeypatch.undo()
-        (dynamic,) = lowered(ATEN.mm.default, operands, monkeypatch, dynamic=True)
-    assert dynamic.annotations["seqtune"] == fixed.annotations["seqtune"]
-    assert "EVEN_K : tl.constexpr = True\n" in Path(fixed.bmreq.module_path).read_text()
-    assert "EVEN_K : tl.constexpr = False\n" in Path(dynamic.bmreq.module_path).read_text()
-
-
 @pytest.mark.parametrize(("operation", "operands", "options", "reason"), [
     (ATEN.mm.default, [rows(64, 64, dtype=torch.float32)] * 2, {}, "fp32 products without TF32"),
     (ATEN._int_mm.default, [rows(64, 64, dtype=torch.int8)] * 2, {}, "its template of int_mm"),

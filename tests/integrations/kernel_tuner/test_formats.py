@@ -45,19 +45,6 @@ def test_a_cache_of_kernel_tuners_is_read_compressed_or_not(tmp_path: Path, name
     assert data.rows["build_seconds"].to_numpy() == pytest.approx(5e-3)
 
 
-def test_a_device_without_a_name_is_called_as_its_file_or_as_the_user_says(tmp_path: Path) -> None:
-    path = write_cache(tmp_path / "MI250X.json.gz", "odd")
-    assert read_cache(path).device == "MI250X"
-    assert read_cache(path, "gfx90a").device == "gfx90a"
-    assert sum(row.status is Status.RUNTIME for row in read_cache(path).rows) == 5
-
-
-def test_the_cache_of_a_run_that_was_cut_off_is_read(tmp_path: Path) -> None:
-    text = json.dumps(cache())
-    (tmp_path / "cut.json").write_text(text[:-2] + ",")
-    assert len(read_cache(tmp_path / "cut.json").rows) == len(CONFIGURATIONS)
-
-
 @pytest.mark.parametrize(("content", "says"), [
     (b"", "not JSON"), (b"[1]", "no JSON object"), (b"{}", "no cache"), (b"[" * 100_000, "not JSON"),
     (b'{"cache": {"1": {"a": 1, "score": 3}}, "tune_params_keys": ["a"], "objective": "score"}', "no time"),

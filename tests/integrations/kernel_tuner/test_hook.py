@@ -9,12 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from seqtune.api import exchanging as exchange
 from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError, is_installed
-from seqtune.integrations.kernel_tuner.hook.strategy import search, space_of, warm_start
+from seqtune.integrations.kernel_tuner.hook.strategy import search, warm_start
 from seqtune.integrations.kernel_tuner.hook.warm_start import WarmStart
 from seqtune.kerneltuner import strategy
 from seqtune.tuner.strategies.local import Local
@@ -74,14 +73,6 @@ def test_a_strategy_learns_from_what_it_is_told_whatever_is_optimised(sign: int)
         search(func, Searchspace(), Local, seed=1)
     best = min((one for one in func.called[:5] if one[0] != 16), key=lambda one: milliseconds(one[0], one[1], one[2]))
     assert sum(a != b for a, b in zip(func.called[5], best, strict=True)) == 1
-
-
-def test_values_of_any_kind_become_a_space() -> None:
-    values: dict[str, list[Any]] = {"p": [0.5, 1.0, 2.0], "q": ["row", "column"], "r": [True, False],
-                                    "s": [np.int64(3)]}
-    listed = [(2.0, "row", False, 3), (0.5, "column", True, 3)]
-    space = space_of(values, listed)
-    assert [one.brief() for one in space] == ["p=0.5 q=column r=true s=3", "p=2.0 q=row r=false s=3"]
 
 
 def test_what_cannot_be_had_is_said() -> None:

@@ -14,13 +14,11 @@ from seqtune.__main__ import main
 from seqtune.api.exchanging import export, import_data
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.table import format_of
-from seqtune.errors import DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
+from seqtune.errors import DeviceError, KernelError, MisuseError, SeqtuneError
 from seqtune.integrations.miopen.formats.export import best_of, entries, needs_table, user_text
 from seqtune.integrations.miopen.formats.importing import read_files, tables_of
 from seqtune.integrations.miopen.kernels.gpus import device
-from seqtune.integrations.miopen.kernels.solver import find_solver
 from seqtune.integrations.miopen.predictor.learned import LearnedLabels
-from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import skip_without
@@ -90,26 +88,6 @@ def test_a_find_db_without_a_usable_time_is_left_out_with_its_reason(item: str, 
     assert files[0]["skipped"] == {reason: 1}
 
 
-def test_predictions_are_exported(tmp_path: Path) -> None:
-    configuration = dict(find_solver("ConvAsm1x1U").kernel.default)
-    problem = Problem.make("convnd", n=32, c=64, h=28, w=28, k=256, r=1, s=1)
-    line = {"problem": problem.to_json(), "device": "miopen:gfx906_60",
-            "candidates": [{"kernel": "miopen.ConvAsm1x1U", "configuration": configuration},
-                           {"kernel": "miopen.ConvAsm1x1U", "configuration": {**configuration, "n_mult": 2}}]}
-    (tmp_path / "predictions.jsonl").write_text(json.dumps(line))
-    report = export(tmp_path / "out", "miopen-override", predictions=tmp_path / "predictions.jsonl").report
-    assert (report["problems"], report["entries"], report["left_out"]) == (1, 1, 1)
-    assert (tmp_path / "out").read_text() == "ConvAsm1x1U;1,16,1,16,1,1,1,2\n"
-    (tmp_path / "bad.jsonl").write_text('{"problem": 3}')
-    with pytest.raises(FormatError, match=r"bad\.jsonl:1"):
-        export(tmp_path / "other", "miopen-text", predictions=tmp_path / "bad.jsonl")
-    (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(FormatError, match="holds no prediction"):
-        export(tmp_path / "other", "miopen-text", predictions=tmp_path / "empty.jsonl")
-    with pytest.raises(MisuseError, match="name what to export"):
-        export(tmp_path / "other", "miopen-text")
-
-
 def test_predictions_of_rows_are_exported_with_the_checkpoints_table(tmp_path: Path) -> None:
     data, _ = read_files([perf_text(tmp_path / "gfx942130.udb.txt", MATRIX_LABELS)])
     gpu = next(iter(data.devices.values()))
@@ -147,17 +125,6 @@ def test_miopens_kernels_are_not_measured_here() -> None:
         seqtune.tune("conv2d c=64 h=28 k=256 r=1", device="miopen:gfx906_60")
     with pytest.raises(DeviceError, match="miopen:gfx906_60"):
         seqtune.predict("conv2d c=64 h=28 k=256 r=1", device="gfx906_60")
-
-
-def test_a_guess_at_a_gpu_is_noted_unless_the_user_tells_its_facts(
-        tmp_path: Path, refused: Refused, capsys: Any) -> None:
-    path = perf_text(tmp_path / "gfx1201_32.udb.txt", LABELS)
-    asked = ["import", "miopen", str(path), "--force", "--out", str(tmp_path / "out.parquet")]
-    for more, notes in ((), 1), (("--device", "gfx1201_32"), 1), (("--device", "gfx1201_32 compute_units=64"), 0):
-        assert main([*asked, *more]) == 0
-        said = capsys.readouterr().err
-        assert said.count("\n") == said.count("'gfx1201_32 compute_units=64' sets them") == notes
-    refused(*asked, "--device", "gfx906_60")
 
 
 @pytest.mark.parametrize("command", [

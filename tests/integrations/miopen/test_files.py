@@ -15,7 +15,7 @@ from seqtune.errors import FormatError
 from seqtune.integrations.miopen.formats.files import FileLimits, read
 from seqtune.integrations.miopen.formats.importing import read_files
 from tests.data.test_bounded_files import MEGABYTE, most_memory
-from tests.support.miopen_files import LABELS, NEW_FIND, perf_db
+from tests.support.miopen_files import LABELS, perf_db
 
 KEY = b"256-14-14-1x1-512-14-14-32-0x0-1x1-1x1-0-NCHW-FP32-F"
 HOSTILE = {
@@ -34,16 +34,6 @@ def test_a_data_base_that_is_no_perf_db_is_refused_in_one_line(name: str, tmp_pa
         read_files([path])
 
 
-def test_values_of_other_types_do_no_harm(tmp_path: Path) -> None:
-    path = perf_db(tmp_path / "gfx906_60.db", LABELS, [
-        "UPDATE config SET in_h = 'many' WHERE id = 1", "UPDATE config SET in_w = 9223372036854775807 WHERE id = 2",
-        "UPDATE perf_db SET params = x'00ff' WHERE config = 3", "UPDATE perf_db SET config = 99 WHERE config = 4"])
-    data, (report,) = read_files([path])
-    assert len(data) == 11 - 2 - 1 - 1 - 1
-    assert report["skipped"] == {"a label that is not made of words": 1, "a label without its problem": 4,
-                                 "a problem that is not made of numbers and words": 2}
-
-
 @pytest.mark.parametrize("content", [
     b"", b"nothing of MIOpen's", b"\0\1\2", b"SQLite format 3\0" + b"\xff" * 4000, b"BZh9 not at all",
     bz2.compress(b"k=v:" * 1000)[:-9], b"key=value\n" * 3])
@@ -53,12 +43,6 @@ def test_a_file_that_is_none_of_miopens_is_refused_in_one_line(content: bytes, t
     with pytest.raises(FormatError) as caught:
         read_files([path])
     assert "\n" not in str(caught.value)
-
-
-def test_what_was_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
-    path = tmp_path / "gfx90878.HIP.fdb.txt.bz2"
-    path.write_bytes(b"".join(bz2.compress(line.encode()) for line in NEW_FIND.splitlines(keepends=True)))
-    assert len(read_files([path])[0]) == 4
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:

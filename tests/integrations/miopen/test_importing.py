@@ -121,15 +121,6 @@ def test_the_reason_why_a_row_is_left_out_names_the_word(before: str, after: str
     assert report["skipped"] == {reason: 2}
 
 
-def test_a_foreign_file_cannot_make_a_reason_for_each_of_its_lines(tmp_path: Path) -> None:
-    path = tmp_path / "gfx942130.HIP.fdb.txt"
-    path.write_text("\n".join([FOUND, *(FOUND.replace("FP32", f"FP32A{number}").replace("Rest", f" {number}")
-                                        for number in range(300))]))
-    _, (report,) = read_files([path])
-    assert len(report["skipped"]) < 210
-    assert sum(report["skipped"].values()) == 300
-
-
 @pytest.mark.parametrize("time", ["1e-99", "1e99", "999999999999e33"])
 def test_a_time_that_no_kernel_takes_is_left_out(time: str, tmp_path: Path) -> None:
     path = tmp_path / "gfx90878.HIP.fdb.txt"
@@ -140,10 +131,3 @@ def test_a_time_that_no_kernel_takes_is_left_out(time: str, tmp_path: Path) -> N
     assert (data.rows["seconds"] > 0).all()
 
 
-def test_of_several_times_of_one_solver_the_least_counts(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("gfx90878.HIP.fdb.txt", "gfx90878.HIP.ufdb.txt")]
-    for path, text in zip(paths, (NEW_FIND, NEW_FIND.replace("0.5,", "0.4,").replace(":0.25", ":0.3")), strict=True):
-        path.write_text(text)
-    rows = read_files(paths)[0].rows.set_index("kernel")["seconds"]
-    assert rows["miopen.ConvAsm1x1U"] == pytest.approx(0.4e-3)
-    assert rows["miopen.GemmFwd1x1_0_1"] == pytest.approx(0.25e-3)

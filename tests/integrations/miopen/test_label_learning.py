@@ -11,7 +11,6 @@ from seqtune.__main__ import main
 from seqtune.api import evaluate, predict
 from seqtune.data.dataset import Dataset
 from seqtune.errors import MisuseError
-from seqtune.integrations.miopen.kernels.gpus import device
 from seqtune.integrations.miopen.predictor.learned import FILE as PACKED
 from seqtune.integrations.miopen.predictor.learning import LabelLearning
 from seqtune.kernels.say import silent
@@ -74,26 +73,6 @@ def test_training_from_a_data_set_of_labels_makes_a_checkpoint_of_labels(
     assert [line.partition(":")[0] for line in said] == ["reading the labels", "training", "growing trees"]
     assert report["epochs"] == 1
     assert isinstance(cached_checkpoint(model.save(tmp_path / "out")), Checkpoint)
-
-
-@pytest.mark.usefixtures("few_trees")
-def test_a_training_on_everything_leaves_nothing_to_evaluate_on(
-        label_data: Dataset, label_files: list[Path], tmp_path: Path) -> None:
-    request = TrainingRequest(epochs=2, refit=True)
-    model, report = LabelLearning(QUICK).train(label_data, request, silent)
-    assert (report["labels"], report["timings"]) == (741, 200)
-    with pytest.raises(MisuseError, match="learned from every problem"):
-        evaluate(label_files, form="miopen", checkpoint=model.save(tmp_path / "out"))
-
-
-def test_devices_told_by_the_user_are_evaluated_too(label_checkpoint: Path, label_files: list[Path],
-                                                 tmp_path: Path) -> None:
-    path = tmp_path / "mine.udb.txt"
-    path.write_bytes(label_files[0].read_bytes())
-    rows = evaluate([path], form="miopen", checkpoint=label_checkpoint, device="gfx906_48 compute_units=48",
-                    note=silent).to_json()["rows"]
-    assert {row["device"] for row in rows} == {"miopen:gfx906_48"}
-    assert device("gfx906_48").compute_units == 48
 
 
 def test_the_shipped_checkpoint_tells_solver_and_parameters_on_gpus_it_knows_and_others() -> None:

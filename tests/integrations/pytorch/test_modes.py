@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +14,6 @@ from torch._subclasses import FakeTensorMode
 
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.integrations.pytorch.hook.dynamo import backend
-from seqtune.integrations.pytorch.hook.optimization import optimize
 from seqtune.networks.optimized import Optimized
 from tests.support.llvm import needs_llvm
 
@@ -96,13 +94,6 @@ def test_under_autocast_an_optimised_model_keeps_its_precision(quick: Callable[.
         torch.testing.assert_close(result, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_optimize_ignores_autocast(checkpoint: Path) -> None:
-    model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval(), torch.randn(1, 3, 9, 9)
-    with torch.autocast("cpu", torch.bfloat16):
-        fast = optimize(model, x, device="llvm:1", verify=False, checkpoint=checkpoint)
-    torch.testing.assert_close(fast(x), model(x))
-
-
 def test_a_trace_and_fake_tensors_see_the_original(quick: Callable[..., Optimized]) -> None:
     model, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval(), torch.randn(1, 3, 9, 9)
     fast, trace = quick(model, x), cast("Callable[..., nn.Module]", torch.jit.trace)
@@ -113,9 +104,3 @@ def test_a_trace_and_fake_tensors_see_the_original(quick: Callable[..., Optimize
             fast(x)
 
 
-def test_several_threads_may_optimise_one_model(quick: Callable[..., Optimized]) -> None:
-    model, x = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 4)).eval(), torch.randn(2, 8)
-    with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: quick(model, x), range(4)))
-    for fast in made:
-        torch.testing.assert_close(fast(x), model(x))

@@ -18,7 +18,7 @@ from seqtune.networks.optimized import Optimized
 from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.cores import usable_cpus
 from tests.support.llvm import needs_llvm
-from tests.support.torch_models import Branching, Residual, norm_net, random_norms, same
+from tests.support.torch_models import Residual, norm_net, random_norms, same
 
 pytestmark = needs_llvm
 
@@ -150,18 +150,6 @@ def test_other_shapes_and_keywords_go_through_the_original(quick: Callable[..., 
     assert torch.equal(fast(input=x), model(x))
 
 
-def test_where_a_model_cannot_be_exported_its_parts_are(quick: Callable[..., Optimized]) -> None:
-    model = Branching().eval()
-    x = torch.randn(1, 3, 20, 20)
-    steps: list[str] = []
-    fast = quick(model, x, progress=steps.append)
-    assert "Branching cannot be exported" in steps[0]
-    assert len(fast.choices) == 5
-    assert isinstance(fast.model, Branching)
-    assert isinstance(fast.model.norm_net, Compiled)
-    assert same(fast, model, x)
-
-
 def test_two_inputs_and_a_dictionary_of_results(quick: Callable[..., Optimized]) -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
@@ -257,16 +245,6 @@ def test_a_bf16_example_of_a_model_without_bf16_parameters_is_refused_with_what_
     with pytest.raises(MisuseError, match=r"the example input is of torch.bfloat16, and no parameter of the model is: "
                                           r"convert the model and the example input with .float\(\) or"):
         optimize(nn.Linear(8, 8).eval(), torch.randn(2, 8).bfloat16(), device="llvm:1", verify=False)
-
-
-@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_tensors_without_values_or_strides_are_refused_in_one_line() -> None:
-    with pytest.raises(MisuseError, match="the model's parameter weight has no values yet; call the model once"):
-        optimize(nn.LazyLinear(4).eval(), torch.ones(2, 8), device="llvm:1", verify=False)
-    for example in (torch.eye(8).to_sparse(), torch.nested.nested_tensor([torch.ones(2, 8)])):
-        with pytest.raises(MisuseError, match="the example input is a sparse or nested tensor"):
-            optimize(nn.Linear(8, 4).eval(), example, device="llvm:1", verify=False)
 
 
 def test_whatever_fails_inside_is_a_misuse_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,14 +156,6 @@ def test_files_that_sglang_alone_looks_for_are_not_written_for_vllm(
     assert len(report["files"]) == len(written)
 
 
-def test_sizes_that_no_kernel_has_name_the_file_and_the_layer(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = write_model(tmp_path, "mixtral", num_local_experts=20_000)
-    assert serve("vllm", model, tmp_path / "out") == 2
-    assert capsys.readouterr().err.startswith(f"seqtune: {model}: experts with tokens=1: experts=20000 is outside")
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_kill_between_two_files_leaves_complete_files_alone(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, out, place, moved = write_model(tmp_path, "deepseek-v3"), tmp_path / "out", os.replace, []
@@ -186,13 +178,6 @@ def test_a_kill_between_two_files_leaves_complete_files_alone(
     assert files.items() <= whole.items()
     assert serve("vllm", model, out, "--tp", "8", "--force") == 0
     assert {path.relative_to(out): path.read_text() for path in out.rglob("*.json")} == whole
-
-
-def test_vllm_reads_a_version_of_triton_in_files_of_experts_alone(tmp_path: Path) -> None:
-    """Its loader of linear layers takes every key for a number of tokens."""
-    assert serve("vllm", write_model(tmp_path, "deepseek-v3"), tmp_path / "out", "--triton-version", "3.6.0") == 0
-    for path in (tmp_path / "out").rglob("*.json"):
-        assert ("triton_version" in json.loads(path.read_text())) == path.name.startswith("E=")
 
 
 @pytest.mark.parametrize(("arguments", "reason"), [

@@ -83,14 +83,6 @@ def test_options_that_some_configurations_set_are_parameters_of_all(tmp_path: Pa
     assert sum(records.skipped.values()) == 7
 
 
-def test_kernels_of_one_name_and_other_parameters_are_told_apart(tmp_path: Path) -> None:
-    write(tmp_path / "a" / "f.autotune.json")
-    write(tmp_path / "b" / "f.autotune.json", timings=[[{"kwargs": {"TILE": 3}}, [1, 1, 1]]])
-    out = tmp_path / "data.parquet"
-    assert main(["import", "triton", str(tmp_path), "--device", "h200", "--out", str(out)]) == 0
-    assert set(Dataset.read(out).kernels) == {"recorded.f", "recorded.f-2"}
-
-
 def test_damaged_files_of_a_folder_are_left_out_counted_and_named(tmp_path: Path,
                                                                   capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b", "c"):
@@ -143,8 +135,3 @@ def test_a_setting_that_no_parameter_can_be_is_named(value: object, kind: str, t
     assert found.skipped == {reason: 2}
 
 
-def test_a_result_without_configurations_and_one_whose_configurations_failed_say_so(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="holds no configuration: nothing was measured"):
-        read_autotune(write(tmp_path / "a.autotune.json", timings=[]))
-    with pytest.raises(FormatError, match=r"holds no time of its 1 configurations \(1 failed\)"):
-        read_autotune(write(tmp_path / "a.autotune.json", timings=[[config(64), [math.inf] * 3]]))

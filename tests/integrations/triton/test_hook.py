@@ -221,13 +221,6 @@ def test_every_benchmarked_configuration_is_recorded(tmp_path: Path, monkeypatch
     assert [record.measurement.status for record in records[:3]] == [Status.CORRECT, Status.CORRECT, Status.RUNTIME]
 
 
-@needs_listener
-def test_a_recording_without_a_device_warns_and_the_tuning_goes_on(tmp_path: Path,
-                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    with stub_gpu(monkeypatch), st.record(tmp_path / "j.sqlite"), pytest.warns(SeqtuneWarning, match="no record"):
-        assert tuned(7).best_config.kwargs == {"BLOCK": 64}
-
-
 def test_a_folder_written_by_triton_itself_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton.knobs.cache, "dir", str(tmp_path / "cache"))
     with stub_gpu(monkeypatch):
@@ -243,8 +236,3 @@ def test_a_folder_written_by_triton_itself_is_imported(tmp_path: Path, monkeypat
     assert sorted(set(rows["seconds"].astype(float))) == pytest.approx([0.25e-3, 0.5e-3, float("inf")])
 
 
-def test_a_kernel_of_amd_keeps_its_own_options() -> None:
-    configs = [triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 4, "waves_per_eu": waves})
-               for waves in (0, 2)]
-    (config,) = early(device="triton:mi300x")(configs, ARGUMENTS)
-    assert {"waves_per_eu", "kpack"} <= config.kwargs.keys()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import fx, nn
 
-from seqtune.errors import MisuseError, SeqtuneWarning
+from seqtune.errors import MisuseError
 from seqtune.integrations.pytorch.hook.dynamo import BackendOptions, ShapedPrograms
 from seqtune.networks.capture.encoder_layers import FUSED, encoder_layer
 from seqtune.networks.optimized import Optimized
@@ -25,12 +25,6 @@ def layer(activation: str, norm_first: bool) -> nn.TransformerEncoderLayer:
         nn.init.normal_(norm.weight, 1.0)
         nn.init.normal_(norm.bias)
     return module.eval()
-
-
-def compiled(model: nn.Module) -> Any:
-    """The model in torch.compile."""
-    torch._dynamo.reset()
-    return torch.compile(model, backend="seqtune", options={"verify": False, "fallback": "eager"})
 
 
 @pytest.mark.parametrize(("activation", "norm_first"), [("relu", False), ("gelu", True)])
@@ -58,14 +52,6 @@ def test_a_compiled_encoder_is_one_program() -> None:
         torch.testing.assert_close(torch.compile(model, backend=noting)(x), model(x), rtol=1e-3, atol=1e-4)
     (program,) = (program for graph in graphs for program in graph.programs.values())
     assert not program.fallbacks
-
-
-def test_a_layer_with_a_mask_stays_pytorch_s() -> None:
-    model, x, mask = layer("gelu", True), torch.randn(2, 7, 24), torch.zeros(2, 7, dtype=torch.bool)
-    mask[1, 5:] = True
-    with torch.no_grad(), pytest.warns(SeqtuneWarning, match="eager computes this graph"):
-        result, expected = compiled(model)(x, src_key_padding_mask=mask), model(x, src_key_padding_mask=mask)
-    torch.testing.assert_close(result[:, :5], expected[:, :5], rtol=1e-3, atol=1e-4)
 
 
 class Padded(nn.Module):

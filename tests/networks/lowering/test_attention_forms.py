@@ -108,20 +108,6 @@ def test_a_query_without_keys_gets_what_pytorch_gives_it(quick: Callable[..., Op
     assert bool(model(x)[:, 1].isnan().all()) == (number == float("-inf"))
 
 
-def hidden_twice(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """With a constant mask whose first row is -infinity."""
-    hidden = torch.zeros(7, 7)
-    hidden[0] = float("-inf")
-    return (q @ k.transpose(-2, -1) / scale + hidden).softmax(-1) @ v
-
-
-def test_a_constant_mask_that_hides_every_key_makes_nan(quick: Callable[..., Optimized]) -> None:
-    model, x = Attention(hidden_twice).eval(), torch.randn(2, 7, 16)
-    result = quick(model, x)(x)
-    torch.testing.assert_close(result, model(x), rtol=1e-4, atol=1e-5, equal_nan=True)
-    assert result[:, 0].isnan().all()
-
-
 class Weighed(Attention):
     """Attention whose weights are a result, too."""
 
@@ -137,30 +123,6 @@ def test_attention_whose_weights_are_read_stays_written_out(quick: Callable[...,
     x = torch.randn(2, 7, 16)
     for result, expected in zip(fast(x), model(x), strict=True):
         torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
-
-
-class Masked(Attention):
-    """Attention with a mask of the tokens that count."""
-
-    def forward(self, x: Tensor, counts: Tensor) -> Tensor:  # type: ignore[override]
-        n, length, _ = x.shape
-        mask = counts.bool()[:, None, None, :].expand(n, 1, length, length)
-        for _ in range(2):
-            q, k, v = self.qkv(x).view(n, length, 3, 2, 8).permute(2, 0, 3, 1, 4)
-            y = functional.scaled_dot_product_attention(q, k, v, mask)
-            x = x + y.transpose(1, 2).reshape(n, length, 16)
-        result: Tensor = self.out(x)
-        return result
-
-
-def test_a_computed_mask_does_not_split_the_program(quick: Callable[..., Optimized]) -> None:
-    model = Masked(product).eval()
-    x, counts = torch.randn(2, 7, 16), (torch.arange(7) < torch.tensor([[4], [7]])).long()
-    fast = quick(model, (x, counts))
-    (program,) = (module for module in fast.modules() if isinstance(module, NetworkModule))
-    assert [step for step in program.steps if step != "copy"].count("aten.scaled_dot_product_attention") == 2
-    counts[0, 5] = 1
-    torch.testing.assert_close(fast(x, counts), model(x, counts), rtol=1e-4, atol=1e-5)
 
 
 class Shaped(nn.Module):

@@ -7,12 +7,7 @@ import torch
 from torch import fx, nn
 
 from seqtune.networks.capture.export import exported, plain_graph
-from seqtune.networks.compilation import compile_graph
-from seqtune.networks.lowering.graph_edits import EditedGraph
 from seqtune.networks.lowering.partition import fold_constants
-from seqtune.networks.program.device_threads import binder_of, device_for_threads
-from tests.support.llvm import needs_llvm
-from tests.support.networks.default_programs import default_choices
 
 
 class Twice(nn.Module):
@@ -57,15 +52,3 @@ def test_the_code_is_written_at_the_first_call_and_after_later_edits(written: li
     torch.testing.assert_close(graph(x)[0], model.layer(x) - (model.shift + 1))
 
 
-@needs_llvm
-def test_no_code_is_written_for_graphs_that_become_programs(written: list[fx.GraphModule]) -> None:
-    model, x = Twice().eval(), torch.randn(1, 2, 5, 3)
-    binder = binder_of(device_for_threads(1))
-    with torch.no_grad():
-        program = exported(model, (x,))
-        written.clear()
-        compiled = compile_graph(program, binder, default_choices(binder))
-        assert compiled is not None
-        torch.testing.assert_close(compiled.graph(x)[0], model(x))
-    assert written
-    assert not [graph for graph in written if isinstance(graph, EditedGraph)]

@@ -53,12 +53,6 @@ def test_products_are_part_of_the_program(quick: Callable[..., Optimized]) -> No
     compare(fast, model, 2, 5, 6)
 
 
-def test_a_product_of_a_batch_is_one_kernel_with_the_formula_behind(quick: Callable[..., Optimized]) -> None:
-    model = Changes(of_heads).eval()
-    steps = steps_of(quick(model, torch.randn(1, 5, 6)))
-    assert [step for step in steps if step != "copy"] == ["aten.linear", "aten.matmul", "aten.matmul", "aten.relu"]
-
-
 class ManyHeads(nn.Linear):
     """Queries, keys and values of one linear layer: a matrix for each of 20 heads of 20 texts."""
 
@@ -77,13 +71,6 @@ def test_products_of_many_matrices_take_few_launches(quick: Callable[..., Optimi
     assert steps_of(fast).count("aten.matmul") <= 2 * MOST_JOBS
     x = torch.randn(20, 5, 6)
     torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
-
-
-def test_a_product_is_explained(quick: Callable[..., Optimized]) -> None:
-    fast = quick(Changes(lambda x: torch.tanh(x @ x.transpose(1, 2))).eval(), torch.randn(2, 5, 6))
-    step = explain(fast, torch.randn(2, 5, 6)).steps[-1]
-    assert (step.operation.split()[0], step.shape, step.kernel) == ("aten.matmul", (2, 5, 5), "llvm.gemm")
-    assert step.fused.startswith("tanh")
 
 
 @needs_bf16

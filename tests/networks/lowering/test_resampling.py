@@ -61,12 +61,6 @@ def test_changes_of_the_size_are_part_of_the_program(quick: Callable[..., Optimi
     compare(fast, model, 2, 3, 8, 10)
 
 
-def test_nearest_neighbours_are_read_in_one_step(quick: Callable[..., Optimized]) -> None:
-    model = Branches([interpolation(scale_factor=2)]).eval()
-    steps = [step for step in steps_of(quick(model, torch.randn(1, 3, 6, 6))) if step != "copy"]
-    assert steps == ["aten.conv2d", "aten.upsample_nearest2d", "aten.relu", "aten.conv2d"]
-
-
 TRANSPOSED = [
     nn.ConvTranspose2d(8, 4, 2, 2), nn.ConvTranspose2d(8, 4, 4, 2, 1, bias=False),
     nn.ConvTranspose2d(8, 4, 3, 2, 1, output_padding=1), nn.ConvTranspose2d(8, 4, 3, 2, 1),
@@ -108,17 +102,3 @@ def test_a_norm_of_a_copy_leaves_the_original_as_it_is(quick: Callable[..., Opti
     compare(quick(model, torch.randn(2, 8, 4, 4)), model, 2, 8, 4, 4)
 
 
-@pytest.mark.parametrize(("layer", "read"), [
-    (nn.Conv2d(8, 4, 3, padding=12, dilation=12), (1, 1)),
-    (nn.Conv2d(8, 4, (3, 3), padding=(9, 2), dilation=(9, 2)), (1, 3)),
-    (nn.Conv2d(8, 4, 5, padding=8, dilation=4), (3, 5)),
-    (nn.Conv2d(8, 4, 2, padding=(4, 1), dilation=(12, 2)), (2, 2))])
-def test_taps_that_read_only_padding_are_left_out(
-        quick: Callable[..., Optimized], layer: nn.Conv2d, read: tuple[int, int]) -> None:
-    """A filter of which no tap reads the image stays."""
-    model = nn.Sequential(layer).eval()
-    fast = quick(model, torch.randn(2, 8, 7, 9))
-    (choice,) = fast.choices
-    assert (choice.problem["r"], choice.problem["s"]) == read
-    x = torch.randn(2, 8, 7, 9)
-    torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)

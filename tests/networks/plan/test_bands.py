@@ -63,12 +63,6 @@ def test_layers_of_large_images_are_computed_image_by_image_and_of_small_ones_to
     assert len({id(node.unscaled) for node in nodes if isinstance(node, Layer)}) == 3  # shared by all bands
 
 
-def test_what_fits_the_caches_and_single_images_and_unknown_caches_stay_whole() -> None:
-    for images, cache in ((4, 4 * CACHE), (1, CACHE // 4), (4, 0)):
-        given = replace(device(cache), l2_bytes=0)
-        assert batches(divided(given, convolution(convolution(wide(images), 16), 16))) == [images] * 3
-
-
 def test_an_operation_that_mixes_images_ends_a_run() -> None:
     mean = Reduction((1, 16, LARGE, LARGE), [convolution(wide(4), 16)], "mean", (0,), True)
     nodes = divided(device(), mean)

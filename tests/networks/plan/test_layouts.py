@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from seqtune.networks.nodes import Concatenation, Pointwise, Rearranged, RowOperation
+from seqtune.networks.nodes import Concatenation
 from seqtune.networks.plan.layouts import Layouts, Part, channels_last, image_pitch, row_pitch
 from seqtune.networks.steps.view import View
-from tests.support.networks.nodes import RELU, convolution, operand
+from tests.support.networks.nodes import convolution, operand
 
 
 def test_slices_of_images_and_of_rows_have_a_pitch() -> None:
@@ -19,15 +19,6 @@ def test_slices_of_images_and_of_rows_have_a_pitch() -> None:
     assert row_pitch(rows) == row_pitch(rows.sliced(2, 1, 5)) == 8
     assert row_pitch(rows.permuted((0, 2, 1))) is None
     assert row_pitch(rows.sliced(1, 0, 2)) is None
-
-
-def test_what_is_computed_of_permuted_tokens_is_an_image() -> None:
-    tokens = RowOperation((2, 5, 4, 3), [operand(2, 5, 4, 3)], "layer_norm")
-    image = Rearranged((2, 3, 5, 4), [tokens], lambda view: view.permuted((0, 3, 1, 2)))
-    other = Rearranged((2, 4, 5, 3), [tokens], lambda view: view.permuted((0, 2, 1, 3)))
-    results = [Pointwise(read.shape, [read], RELU) for read in (image, other)]
-    layouts = Layouts([*tokens.inputs, tokens, image, other, *results], results)
-    assert [layouts.own(result) for result in results] == [channels_last((2, 3, 5, 4)), View.contiguous((2, 4, 5, 3))]
 
 
 def test_parts_of_two_concatenations_lie_in_one_of_them() -> None:

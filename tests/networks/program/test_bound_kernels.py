@@ -13,7 +13,6 @@ import pytest
 from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.launches.implementation import Array, KernelSource
-from seqtune.kernels.llvm.aligned import aligned
 from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
@@ -24,7 +23,6 @@ from seqtune.networks.program.openmp import OpenMP, loaded_runtime
 from seqtune.networks.program.shared_memory import SharedConstants
 from seqtune.networks.steps.pointwise import pointwise
 from seqtune.networks.steps.view import View
-from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm import discovery as llvm
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.threads import Threads
@@ -142,19 +140,6 @@ def test_constants_are_shared_by_their_bytes_while_somebody_holds_them() -> None
     assert gone() is None
 
 
-def test_an_array_that_is_given_away_is_kept_itself_where_it_begins_at_a_cache_line() -> None:
-    constants = SharedConstants()
-    given = aligned((33,))
-    given[:] = 5
-    assert constants.keep(given, given=True) is given
-    assert constants.keep(given) is given
-    displaced = aligned((33,))[1:]
-    displaced[:] = 6
-    kept = constants.keep(displaced, given=True)
-    assert kept is not displaced
-    assert kept.ctypes.data % 64 == 0
-
-
 def test_weights_are_packed_by_several_threads_where_they_stay(binder: KernelBinder) -> None:
     problem = Problem.make("gemm", m=9, n=64, k=32, trans_b="yes")
     family = kernels_for(problem, binder.device)[0]
@@ -168,16 +153,6 @@ def test_weights_are_packed_by_several_threads_where_they_stay(binder: KernelBin
         np.testing.assert_array_equal(array, binder.pack(problem, configuration, given))
         bound = binder.bind_packed(problem, configuration, array, None)
         assert bound.job[1] == array.ctypes.data
-
-
-def test_packed_weights_never_share_the_memory_of_those_that_were_given(binder: KernelBinder) -> None:
-    problem = Problem.make("conv2d", c=8, h=5, w=5, k=8, r=3, s=3, groups=8, pad_h=1, pad_w=1)
-    family = next(kernel for kernel in kernels_for(problem, binder.device) if kernel.name == "llvm.depthwise")
-    configuration = SearchSpace(family, problem, binder.device).default
-    weights = np.ones((8, 1, 3, 3), np.float32)
-    packed = binder.pack(problem, configuration, weights)
-    weights[:] = 7
-    assert (packed == 1).all()
 
 
 @pytest.mark.parametrize("shape", [(1,), (63,), (5000,), (70, 130)])
@@ -214,13 +189,6 @@ def test_the_runtime_of_the_package_itself_is_preferred(tmp_path: Path) -> None:
     assert runtime_of(other, "/s/torch.libs/libgomp-2.so") == "/s/torch.libs/libgomp-2.so"
     assert runtime_of("/usr/lib/libgomp.so.1", "/usr/lib/libgomp.so.1") == "/usr/lib/libgomp.so.1"
     assert runtime_of("/usr/lib/libgomp.so.1", other) is None
-
-
-def test_machine_code_that_holds_addresses_of_a_runtime_is_not_kept(tmp_path: Path) -> None:
-    runtime = pytorchs_openmp()
-    for _ in range(2):
-        OpenMP(Compiler(llvm.devices()[0].instruction_set, ImageCache("object", tmp_path)), 2, runtime)
-    assert not list(tmp_path.glob("*/*.object"))
 
 
 SHARES = """define void @main(ptr %x, ptr %w, ptr %bias, ptr %y, ptr %ws, ptr %a, i64 %begin, i64 %end) {

@@ -11,15 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from seqtune.errors import FormatError, MisuseError, SeqtuneError
+from seqtune.errors import FormatError, MisuseError
 from seqtune.integrations.pytorch.hook.optimization import Optimizer, optimize
 from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.device_threads import device_for_threads
 from seqtune.networks.selection.choices import MOST_BYTES
-from seqtune.tuner.backends.discovery import find
 from tests.support.llvm import needs_llvm
-from tests.support.torch_models import norm_net, same
+from tests.support.torch_models import norm_net
 
 pytestmark = needs_llvm
 
@@ -33,19 +32,6 @@ def test_a_choice_is_saved_and_loaded_without_predicting(
         lambda *_: pytest.fail("a predictor is made"))).optimize(model, x)
     assert [one.configuration for one in again.choices] == [one.configuration for one in fast.choices]
     assert torch.equal(again(x), fast(x))
-
-
-def test_a_saved_choice_brings_its_device(quick: Callable[..., Optimized], tmp_path: Path) -> None:
-    model, x = nn.Linear(8, 4).eval(), torch.randn(2, 8)
-    quick(model, x, "llvm:1").save(tmp_path / "choice.json")
-    torch.set_num_threads(2)
-    fast = optimize(model, x, saved=tmp_path / "choice.json")
-    assert fast.device == find("llvm:1")
-    assert same(fast, model, x)
-    other = (tmp_path / "choice.json").read_text().replace(fast.device.name, "llvm:avx1024:3")
-    (tmp_path / "other.json").write_text(other)
-    with pytest.raises(FormatError, match=r"was saved on llvm:avx1024:3.*; this is llvm:.*: optimise the"):
-        optimize(model, x, saved=tmp_path / "other.json")
 
 
 @pytest.mark.parametrize("path", [None, 1, b"choice", "a" * 300, "\ud800"])
@@ -65,12 +51,6 @@ def test_a_saved_choice_with_other_numbers_is_refused(quick: Callable[..., Optim
     (tmp_path / "choice.json").write_text(json.dumps(found))
     with pytest.raises(FormatError, match=r"vector=\d+\.0 is not one of"):  # 16.0 is another setting than 16
         optimize(model, x, device=device_for_threads(1), saved=tmp_path / "choice.json")
-
-
-def test_a_choice_that_cannot_be_written_is_one_line(quick: Callable[..., Optimized], tmp_path: Path) -> None:
-    fast = quick(nn.Conv2d(3, 3, 1).eval(), torch.randn(1, 3, 4, 4))
-    with pytest.raises(SeqtuneError, match="cannot write"):
-        fast.save(tmp_path / "none" / "choice.json")
 
 
 @pytest.mark.parametrize(("change", "says"), [

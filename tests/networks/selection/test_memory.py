@@ -93,8 +93,3 @@ def test_the_oldest_answers_go_first(remembered: Remembered, tmp_path: Path) -> 
     assert len(json.loads(path.read_text())["answers"]) == 2
 
 
-def test_a_folder_that_cannot_be_written_remembers_nothing(
-        remembered: Remembered, choice: Choice, tmp_path: Path) -> None:
-    (tmp_path / "journal.sqlite.choices.json").mkdir()
-    remembered().keep([choice])
-    assert remembered().find(PROBLEM) is None

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from seqtune.errors import KernelError
 from seqtune.kernels.llvm.text.formula import IDENTITY, Formula
-from seqtune.networks.steps.nest import nest
 from seqtune.networks.steps.pointwise import pointwise
 from seqtune.networks.steps.view import View
 from tests.support.steps.runs import WIDTHS, elements, filled, run
 
 SUM = Formula(2, (("mul", 0, 0.5), ("add", 2, 1)))
-GELU = Formula.of_activation("gelu")
 
 
 def check(formula: Formula, out: View, operands: list[View], width: tuple[str, int], seed: int = 0) -> None:
@@ -98,23 +96,6 @@ def test_nan_and_infinity_pass_through() -> None:
         for formula in (Formula.of_activation("relu6"), Formula.of_activation("silu"), IDENTITY):
             y = run(pointwise(formula, view, [view], lanes), instruction_set, view, [view], [filled(view, x)])
             assert np.allclose(y, formula.numpy(x), rtol=1e-6, equal_nan=True)
-
-
-def test_equal_formulas_share_one_source_whatever_the_sizes() -> None:
-    lanes = WIDTHS[0][1]
-    first, second = (pointwise(GELU, View.contiguous(shape), [View.contiguous(shape)], lanes)
-                     for shape in ((1000,), (4, 77, 20_000)))
-    assert first.source is second.source
-    assert second.launch.phases[0].tasks >= 60  # enough tasks for many threads
-    assert first.launch.phases[0].tasks == 1
-
-
-def test_many_channels_are_transposed_in_tiles_and_few_groups_are_woven() -> None:
-    def order(channels: int) -> str:
-        out, view = View.contiguous((196, channels)), View.contiguous((channels, 196)).permuted((1, 0))
-        return nest([out, view], 16).order
-
-    assert [order(channels) for channels in (64, 5, 4, 3, 2)] == ["tiles", "rows", "woven", "woven", "woven"]
 
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)

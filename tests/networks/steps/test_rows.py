@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seqtune.errors import KernelError
 from seqtune.networks.steps.rows import SCALE, SCALE_SHIFT, layer_norm, rms_norm, softmax
 from seqtune.networks.steps.step_source import StepSource
 from seqtune.networks.steps.view import View
@@ -97,13 +96,3 @@ def test_means_far_from_zero_do_not_spoil_the_variance() -> None:
         assert np.abs(y - centred(x.astype(np.float64))).max() < 2e-3
 
 
-def test_rows_with_gaps_between_their_columns_are_read_but_not_written() -> None:
-    apart, view = View.contiguous((20, 6)).permuted((1, 0)), View.contiguous((6, 20))
-    x = np.random.default_rng(0).standard_normal((6, 20))
-    for instruction_set, lanes in WIDTHS:
-        y = run(softmax(view, [apart], lanes), instruction_set, view, [apart], [filled(apart, x)])
-        assert np.allclose(y, softmax_of(x), atol=1e-6)
-    with pytest.raises(KernelError, match="without gaps"):
-        softmax(apart, [view], 8)
-    with pytest.raises(KernelError, match="one shape"):
-        softmax(view, [View.contiguous((20,))], 8)

@@ -17,7 +17,6 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel
 from seqtune.predictor.c_source import difference as differences
 from seqtune.predictor.c_source.difference import difference
-from seqtune.predictor.checkpoint_folder import replacing_folder
 from tests.support.learning.c_programs import CPU, mixed_checkpoint, small_checkpoint
 
 
@@ -93,13 +92,3 @@ def test_a_full_disk_leaves_neither_source_nor_header(folder: Path, data: Path, 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkpoint_on_a_full_disk_is_no_misuse(tmp_path: Path) -> None:
-    def save() -> None:
-        with replacing_folder(tmp_path / "checkpoint") as scratch:
-            (scratch / "config.json").write_text("{}")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with pytest.raises(SeqtuneError, match=r"cannot write the checkpoint .*: No space left") as refusal:
-        save()
-    assert refusal.value.exit_code == 1
-    assert not list(tmp_path.iterdir())

@@ -29,5 +29,3 @@ def test_whole_numbers_reach_no_row_that_is_left_out(bound: int) -> None:
     assert rows_of_numbers(bound) < len(ORDER)
 
 
-def test_a_word_needs_the_first_row_alone() -> None:
-    assert ORDER[0] == int(codes([None])[0].argmax())

@@ -223,16 +223,6 @@ def test_experts_order_all_configurations_of_small_spaces_in_c_too(mixed: Checkp
 
 
 @needs_compiler
-def test_without_experts_that_know_a_small_space_the_beam_proposes_in_c_too(mixed: Checkpoint, tmp_path: Path) -> None:
-    alone = replace(mixed, processes=None, size=replace(mixed.size, judge=0))
-    assert alone.ranker is not None
-    forests = {name: several for name, several in alone.ranker.forests.items() if name != "llvm.gemm"}
-    alone = replace(alone, ranker=replace(alone.ranker, forests=forests))
-    check_proposals(alone, compiled(c_file(alone), tmp_path, "-O1"), [
-        (problem, CPU) for problem in (Problem.make("gemm", m=2, n=3, k=4), *sample_problems("conv2d", 12, 4))])
-
-
-@needs_compiler
 def test_forests_that_are_left_out_for_their_size_do_not_count(mixed: Checkpoint, tmp_path: Path,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtune.predictor.c_source.trees.MOST_NODES", 10)

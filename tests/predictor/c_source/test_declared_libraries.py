@@ -238,13 +238,6 @@ int main(void) {
     assert printed == [f"{name} {float(value):g} {int(value)}" for name, value in best.settings if name != "word"]
 
 
-def test_a_library_without_fractions_keeps_the_struct_of_earlier_headers(tmp_path: Path) -> None:
-    library = read_library(write(tmp_path, LIBRARIES["one parameter"]))
-    use(library)
-    header = c_file(library_checkpoint(library, GPU)).header
-    assert "int64_t number;   /* the value, if it is a number; booleans are 1 and 0 */\n} seqtune_setting;" in header
-
-
 @needs_compiler
 def test_a_device_without_its_limits_says_which_facts_to_set(tmp_path: Path) -> None:
     limited = BARE + KERNEL % "items = [32, 64]" + (

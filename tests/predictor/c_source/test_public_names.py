@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import seqtune
 from seqtune.errors import MisuseError
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
@@ -102,8 +101,3 @@ def test_the_prefix_of_the_files_own_names_is_refused(prefix: str) -> None:
         check_prefix(prefix)
 
 
-def test_an_export_with_a_wrong_prefix_writes_nothing(tmp_path: Path) -> None:
-    checkpoint = small_checkpoint(CPU).save(tmp_path / "small")
-    with pytest.raises(MisuseError, match="prefix='my-library' cannot begin names of C"):
-        seqtune.export_c(tmp_path / "predictor.c", checkpoint=checkpoint, prefix="my-library")
-    assert [path.name for path in tmp_path.iterdir()] == ["small"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.predictor.confidence.explanation import Explanation, KnownProblem, explain, fact_weights, nearest, steps_of
+from seqtune.predictor.confidence.explanation import KnownProblem, explain, fact_weights, steps_of
 from seqtune.predictor.experts.expert import Opinions
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -40,13 +39,6 @@ def test_each_step_is_valid_with_a_cost_or_forbidden_by_a_constraint() -> None:
     assert all(step.slowdown is None for step in steps_of(TASK, PROPOSALS[0], None))
 
 
-def test_the_nearest_known_problem_of_a_known_problem_is_itself() -> None:
-    first, *others = nearest(TASK, KNOWN)
-    assert (first.problem, first.device.name) == (TASK.problem, TASK.device.name)
-    assert len(others) == 2
-    assert nearest(TASK, [replace(KNOWN[0], device=replace(TASK.device, backend="other"))]) == []
-
-
 def test_facts_that_change_the_lead_are_listed_by_their_weight() -> None:
     facts = fact_weights(TASK, PROPOSALS, RANKER, KNOWN)
     changes = [abs(np.log(fact.lead_without / fact.lead)) for fact in facts]
@@ -67,8 +59,3 @@ def test_experts_are_listed_with_a_share_for_each_proposal() -> None:
     assert explain(TASK, PROPOSALS, RANKER, KNOWN, Opinions(np.full(4, np.nan), {})).experts == ()
 
 
-def test_an_explanation_is_json_and_does_without_trees_and_known_problems() -> None:
-    whole = explain(TASK, PROPOSALS, RANKER, KNOWN).to_json()
-    assert set(json.loads(json.dumps(whole))) == {"steps", "known", "facts", "experts"}
-    bare = explain(TASK, PROPOSALS, None, [])
-    assert bare == Explanation(bare.steps, (), ())

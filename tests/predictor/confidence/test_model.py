@@ -58,17 +58,6 @@ def test_intervals_hold_eight_of_ten_shares_and_the_expected_share_is_the_mean()
         assert error == pytest.approx(0.0, abs=0.02)
 
 
-def test_a_larger_signal_never_raises_the_expected_share() -> None:
-    model = fit_regret(drawn(100, 3), [])
-    assert model.known == model.new
-    signals = np.abs(np.random.default_rng(4).normal(size=(20, 4)))
-    for column in range(4):
-        larger = signals.copy()
-        larger[:, column] += 0.1
-        for before, after in zip(model.confidences(signals, True), model.confidences(larger, True), strict=True):
-            assert after.share <= before.share
-
-
 def test_members_that_prefer_another_proposal_are_a_regret() -> None:
     slowness = np.array([0.10, 0.10])
     members = np.array([[0.05, 0.15], [0.15, 0.05]])
@@ -85,15 +74,6 @@ def test_the_doubt_is_how_much_the_beam_search_prefers_another_proposal() -> Non
     assert ordered.numbers.tolist() == [2, 1, 0]
     assert doubt == pytest.approx(np.log([5, 2.5, 1]))
     assert np.isnan(signals_of(slowness, None)[:, 3]).all()
-
-
-def test_an_unknown_doubt_counts_as_the_usual_one() -> None:
-    signals = np.column_stack([np.zeros((200, 3)), np.random.default_rng(0).uniform(0, 2, 200)])
-    model = fit_regret([(row[None], 0.1 * row[3:]) for row in signals], [])
-    unknown, usual = (np.array([[0, 0, 0, doubt]]) for doubt in (np.nan, model.usual_doubt))
-    assert model.usual_doubt == pytest.approx(signals[:, 3].mean())
-    assert model.expected(unknown) == model.expected(usual)
-    assert model.expected(unknown) == pytest.approx(0.1 * model.usual_doubt, rel=0.1)
 
 
 def test_a_device_where_more_is_lost_is_expected_to_lose_more_but_not_all_that_few_tasks_show() -> None:

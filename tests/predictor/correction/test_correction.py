@@ -154,14 +154,3 @@ def test_the_evidence_is_bounded_and_holds_the_fastest() -> None:
     assert spread_rows(np.array([3.0, np.nan, 1.0, np.inf, 2.0, 5.0]), 3).tolist() == [2, 4, 5]
 
 
-def test_errors_are_those_of_the_whole_model_less_their_mean_in_each_problem() -> None:
-    tasks = [measured(problem, ODD) for problem in PROBLEMS[14:16]]
-    observations = observe(ranker(), tasks, lambda task, numbers: np.asarray(numbers % 3 + 0.5))
-    for rows in observations.problems():
-        weights = np.exp(-observations.observed[rows])
-        assert np.average(observations.errors[rows], weights=weights) == pytest.approx(0.0, abs=1e-12)
-    by_problem = {task.problem: task for task in tasks}
-    known = observe(ranker(), tasks, lambda task, numbers: -np.log(by_problem[task.problem].shares()[numbers]))
-    assert known.errors == pytest.approx(np.zeros(len(known)), abs=1e-12)
-
-

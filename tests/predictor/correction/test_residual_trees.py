@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from seqtune.predictor.correction.residual_trees import BINS, ResidualOptions, grow
 from seqtune.predictor.trees.forest import Forest
@@ -20,20 +19,6 @@ def test_they_learn_a_step_and_an_interaction() -> None:
     target = np.where(rows[:, 2] < 0.3, 1.0, 0.0) * np.where(rows[:, 4] < 0, 1.0, -1.0)
     predicted = grow(rows, target, np.ones(len(rows)), OPTIONS, 0).margins(rows)[:, 0]
     assert np.corrcoef(predicted, target)[0, 1] > 0.97
-
-
-def test_rows_without_weight_do_not_count() -> None:
-    rows = rows_of()
-    weights = np.where(rows[:, 0] < 0, 1.0, 0.0)
-    target = np.where(rows[:, 0] < 0, 0.5, -5.0)
-    predicted = grow(rows, target, weights, OPTIONS, 0).margins(rows)[:, 0]
-    assert predicted == pytest.approx(np.full(len(rows), 0.5), abs=0.05)
-
-
-def test_constant_features_and_few_rows_give_leaves_alone() -> None:
-    forest = grow(np.ones((3, 2), np.float32), np.ones(3), np.ones(3), OPTIONS, 0)
-    assert not forest.left.any()
-    assert 0 < forest.margins(np.zeros((1, 2), np.float32))[0, 0] <= 1
 
 
 def test_a_file_holds_the_same_predictions() -> None:

@@ -43,12 +43,6 @@ def test_experts_count_equally_whatever_their_members_and_the_constant_of_a_rela
     assert said.by_expert["judge"][:, 0] == pytest.approx([0.3, -0.1])
 
 
-def test_relative_experts_alone_call_their_first_the_best() -> None:
-    judge = Says("judge", [[7.4], [7.0]], is_relative=True)
-    for experts in ([judge], [Says("trees", None), judge]):
-        assert ask(experts, TASK, NUMBERS).slowness == pytest.approx([0.4, 0.0])
-
-
 def test_without_an_opinion_the_slowness_is_unknown() -> None:
     for experts in ([], [Says("trees", None)]):
         said = ask(experts, TASK, NUMBERS)

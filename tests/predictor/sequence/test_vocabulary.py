@@ -68,13 +68,6 @@ def test_what_was_never_seen_is_unknown_but_keeps_its_numbers() -> None:
     assert np.array_equal(sentence.codes[said.index("device.threads")], codes([5])[0])
 
 
-def test_an_unknown_feature_sets_the_unknown_flag() -> None:
-    sentence = VOCABULARY.source(Problem.make("recorded", size=None), DEVICE)
-    assert sentence.codes[1, 0] == 1
-    assert Vocabulary.build([], [], [Problem.make("recorded", size=3)]).source(
-        Problem.make("recorded", size=None), DEVICE).names[1] > UNKNOWN
-
-
 def test_kernels_share_the_words_of_parameters_with_the_same_name() -> None:
     assert VOCABULARY.value_words("toy.first")[0][1] == VOCABULARY.value_words("toy.second")[0][0]
     assert len(set(VOCABULARY.value_words("toy.first")[2].tolist())) == 2, "8 and '8' are two words"
@@ -199,14 +192,6 @@ def test_a_vocabulary_of_facts_goes_on_reading_facts_and_one_of_ratios_sees_no_n
     one, other = VOCABULARY.source(PROBLEM, DEVICE), VOCABULARY.source(PROBLEM, twin)
     assert np.array_equal(one.codes, other.codes)
     assert np.array_equal(one.words, other.words)
-
-
-def test_a_ratio_is_coded_by_its_magnitude_alone() -> None:
-    device = dataclasses.replace(DEVICE, peak_gflops=512.0, bandwidth_gbs=64.0, vector_bits=512)  # 8 and 32, exactly
-    near = dataclasses.replace(device, peak_gflops=512.1, bandwidth_gbs=64.01)
-    one, other = VOCABULARY.source(PROBLEM, device), VOCABULARY.source(PROBLEM, near)
-    assert np.abs(one.codes - other.codes).max() < 0.001
-    assert np.array_equal(VOCABULARY.with_ratios(one, PROBLEM, near).codes, other.codes)
 
 
 def test_a_checkpoint_reads_the_ratios_that_it_was_trained_with() -> None:

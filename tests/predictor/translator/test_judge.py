@@ -55,13 +55,6 @@ def test_a_landscape_holds_each_configuration_once_with_its_words_and_whether_it
     assert sum(number < 40 for number in numbers) >= 24
 
 
-def test_a_small_space_leaves_padding_of_weight_0() -> None:
-    _, task, tree = landscape_of(4)
-    drawn = tree.landscape(np.random.default_rng(0), 2 * len(task))
-    assert (drawn.weight > 0).sum() <= len(task)
-    assert (drawn.words[drawn.weight == 0] == PAD).all()
-
-
 def test_the_judge_learns_to_order_a_landscape() -> None:
     vocabulary, task, tree = landscape_of(len(Task.of(PROBLEM, CPU)))
     model = small_translator(vocabulary, judge=24, dropout=0.0)
@@ -107,8 +100,3 @@ def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
     np.testing.assert_allclose(checkpoint.judge.slowness(task, numbers), wanted.numpy(), atol=2e-5)
 
 
-def test_a_failure_is_very_slow_in_a_landscape_but_not_infinitely() -> None:
-    vocabulary, task, _ = landscape_of(4)
-    slowness = np.where(np.arange(len(task)) % 2, np.inf, 0.5)
-    tree = PrefixTree(task, slowness, vocabulary, 0.04, known=np.ones(len(task), np.bool_))
-    assert np.isfinite(tree.landscape(np.random.default_rng(0), 16).slowness).all()

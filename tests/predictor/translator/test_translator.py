@@ -15,9 +15,8 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.sequence.beam import Allowed, beam_search, beam_search_many
 from seqtune.predictor.sequence.vocabulary import BEGIN, SourceBatch, Vocabulary
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
-from seqtune.predictor.translator.quantity_codes import fit_numbers, resolved_numbers
+from seqtune.predictor.translator.quantity_codes import resolved_numbers
 from seqtune.predictor.translator.translator import Choices, Source, Translator
-from seqtune.predictor.translator.word_vectors import FIT_SIZE
 from tests.support.tasks import task_of
 
 DEVICE = Device("toy:a", "toy", "arch1", "simd", threads=2, vector_bits=512)
@@ -109,31 +108,12 @@ def test_padding_changes_nothing(translator: Translator) -> None:
     torch.testing.assert_close(alone.flatten(), padded, atol=1e-5, rtol=1e-4)
 
 
-def test_a_value_is_seen_with_what_it_wastes() -> None:
-    found = fit_numbers(torch.tensor([[56.0, 0.0]]), torch.tensor([14.0, 16.0, 0.0, 64.0]))
-    assert found.shape == (1, 4, 2 * FIT_SIZE)
-    assert found[0, 0, 1:FIT_SIZE].tolist() == [1.0, 1.0, 0.0]
-    assert found[0, 1, 1:FIT_SIZE].tolist() == [0.875, 0.0, 0.0]
-    assert found[0, 3, 1:FIT_SIZE].tolist() == [0.875, 0.0, 1.0]
-    assert not found[:, 2].any()
-    assert not found[:, :, FIT_SIZE:].any()
-
-
 def test_training_reads_some_words_as_unknown_and_prediction_does_not(translator: Translator) -> None:
     words = torch.full((1, 1), BEGIN)
     batch = source(PROBLEMS[:1])
     assert torch.equal(logits(translator, batch, words), logits(translator, batch, words))
     noisy = Translator.of(VOCABULARY, dropout=0.0, word_dropout=0.5, number_dropout=0.1).train()
     assert not torch.equal(logits(noisy, batch, words), logits(noisy, batch, words))
-
-
-def test_every_weight_learns(translator: Translator) -> None:
-    translator.train()
-    words = torch.full((len(PROBLEMS), VOCABULARY.longest), BEGIN)
-    words[:, 1:] = torch.arange(2, 1 + VOCABULARY.longest)
-    torch.autograd.backward(logits(translator, source(PROBLEMS), words).logsumexp(-1).sum())
-    idle = [name for name, weight in translator.named_parameters() if weight.grad is None or not weight.grad.any()]
-    assert idle == []
 
 
 def test_growing_keeps_what_was_learned_and_makes_room(translator: Translator) -> None:

@@ -21,9 +21,9 @@ from seqtune.kernels.space import spaces_for
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.tasks.examples import vocabulary_of
-from seqtune.predictor.sequence.beam import WIDTH, beam_search
+from seqtune.predictor.sequence.beam import beam_search
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
-from seqtune.predictor.trees.forest import LARGEST_FILE, Forest, read_arrays
+from seqtune.predictor.trees.forest import Forest
 from seqtune.predictor.trees.ranker import PROPOSALS, Ranker
 from seqtune.tuner.cost_models.features import features
 from tests.support.learning.translators import small_translator
@@ -89,14 +89,6 @@ def test_the_members_of_an_ensemble_answer_for_themselves_with_as_many_trees_or_
         assert np.abs(both[:, 0] - both[:, 1]).max() > 1e-3, "the members differ"
 
 
-def test_without_trees_of_a_kernel_the_beam_stands_as_it_is() -> None:
-    task = TEST[0].task
-    found = beam_search(made().next_word(), task, WIDTH, WIDTH)
-    assert np.isnan(Ranker({}, {}).slowness(task, np.arange(3))).all()
-    assert made(Ranker({}, {})).propose([task], 5) == [beam_search(made().next_word(), task, PROPOSALS, 5)]
-    assert made(None).propose([task], 5) == [found[:5]]
-
-
 def test_every_feature_of_the_kernels_here_is_a_number(a_device: Device) -> None:
     counts: dict[str, set[int]] = {}
     for kind in ("conv2d", "gemm"):
@@ -160,14 +152,6 @@ def test_damaged_trees_are_refused_in_one_line(name: str, tmp_path: Path) -> Non
         Checkpoint.load(folder)
     assert 10 < len(str(caught.value)) < 600
     assert "\n" not in str(caught.value)
-
-
-def test_enormous_trees_are_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "trees.safetensors"
-    path.touch()
-    os.truncate(path, LARGEST_FILE + 1)  # a sparse file
-    with pytest.raises(CheckpointError, match=r"trees\.safetensors has \d+ bytes"):
-        read_arrays(path)
 
 
 def test_trees_that_know_other_features_are_refused() -> None:

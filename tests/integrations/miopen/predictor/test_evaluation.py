@@ -9,15 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.prediction.label_baselines.validity import valid
 from seqtune.data.dataset import Dataset
-from seqtune.integrations.miopen.formats.importing import read_files
 from seqtune.integrations.miopen.kernels.gpus import device
-from seqtune.integrations.miopen.predictor.evaluation import choose, score_labels, score_solvers
-from seqtune.integrations.miopen.predictor.labels import Queries, SolverTimings, read_labels, read_solver_timings
+from seqtune.integrations.miopen.predictor.evaluation import choose, score_solvers
+from seqtune.integrations.miopen.predictor.labels import Queries, SolverTimings, read_solver_timings
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint import Checkpoint
-from tests.support.planted_labels import perf_files
 
 MI50 = device("gfx906_60")
 
@@ -45,18 +42,3 @@ def test_the_choice_of_solvers_learns_which_is_fastest(label_checkpoint: Path, l
     assert (choose(loaded.translator, stranger) == choose(loaded.translator, held_out) + 1).all()
 
 
-def test_a_label_counts_as_right_where_it_is_proposed(tmp_path: Path) -> None:
-    labels = read_labels(read_files(perf_files(tmp_path))[0])["miopen.ConvMlirIgemmFwd"]
-    assert valid(labels.kernel, labels, labels.value_indices).all()
-    proposed = np.stack([labels.value_indices, np.full_like(labels.value_indices, -1)], axis=1)
-    proposed[:3, 0] = [0, 2, 2, 0, 1, 1]
-    proposed[3, 0] = [2, 0, 0, 0, 0, 0]  # 256 threads cannot split so small tiles
-    proposed[0, 1] = labels.value_indices[0]
-    assert np.flatnonzero(~valid(labels.kernel, labels, proposed[:, 0])).tolist() == [3]
-    (row,) = score_labels(lambda part, count: proposed, {labels.kernel.name: labels})
-    assert row.exact == pytest.approx(1 - 4 / len(labels), abs=3 / len(labels))
-    assert row.exact_top5 >= row.exact
-    assert row.exact < row.per_parameter < 1
-    outside = replace(labels, value_indices=np.full_like(labels.value_indices, -1))
-    (row,) = score_labels(lambda part, count: outside.value_indices[:, None], {labels.kernel.name: outside})
-    assert row.per_parameter == row.exact_top5 == 0.0

@@ -10,12 +10,9 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.integrations.miopen.formats.importing import read_files
-from seqtune.integrations.miopen.kernels.gpus import device
 from seqtune.integrations.miopen.predictor.labels import Labels, read_labels, read_solver_timings
-from tests.support.miopen_files import LABELS, NEW_FIND, perf_text
+from tests.support.miopen_files import LABELS, perf_text
 from tests.support.planted_labels import find_file, perf_files
-
-MI50, VEGA = device("gfx906_60"), device("gfx900_56")
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +57,6 @@ def test_labels_in_another_kernels_words_are_found_again(labels: dict[str, Label
     assert [60, 30, 28, None][there[values == 60][0]] == 60
     assert set(there[values == 56]) == {-1}
 
-
-def test_timings_hold_the_times_of_its_solvers(tmp_path: Path) -> None:
-    path = tmp_path / "gfx90878.HIP.fdb.txt"
-    path.write_text(NEW_FIND)
-    timings = read_solver_timings(read_files([path])[0])
-    assert timings.seconds.shape == (len(timings), len(timings.names))
-    assert len(timings) == 3
-    (both,) = np.flatnonzero(np.isfinite(timings.seconds).sum(axis=1) == 2)
-    assert dict(zip(timings.names, timings.seconds[both].tolist(), strict=True)) == pytest.approx(
-        dict.fromkeys(timings.names, np.inf) | {"miopen.ConvAsm1x1U": 0.5e-3, "miopen.GemmFwd1x1_0_1": 0.25e-3})
-    assert len(timings.take(np.array([both, both]))) == 2
 
 def test_a_find_db_and_a_perf_db_agree_on_what_is_held_out(tmp_path: Path) -> None:
     data, _ = read_files([perf_text(tmp_path / "gfx906_60.udb.txt", LABELS), find_file(tmp_path)])

@@ -31,10 +31,3 @@ def test_columns_make_the_sentences_that_the_vocabulary_makes() -> None:
     assert batch.mask.shape[1] < batch.names.shape[1] / 3  # facts share positions
 
 
-def test_a_backward_pass_does_not_see_a_size_that_miopens_keys_lack() -> None:
-    vocabulary = Vocabulary.build([], [MI50], listed="facts")
-    first, second = (vocabulary.source(Problem.make("convnd", **KNOWN, h=size, w=size, direction="backward_data"), MI50)
-                     for size in (55, 56))
-    np.testing.assert_array_equal(first.codes, second.codes)
-    forward = vocabulary.source(Problem.make("convnd", **KNOWN, h=56, w=56), MI50)
-    assert (forward.codes != second.codes).any()

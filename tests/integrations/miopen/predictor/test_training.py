@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from seqtune.data.dataset import Dataset
-from seqtune.errors import FormatError
 from seqtune.integrations.miopen.predictor.evaluation import LabelRow, propose, score_labels
 from seqtune.integrations.miopen.predictor.labels import SolverTimings, read_solver_timings
 from seqtune.integrations.miopen.predictor.training import FIXED_WORDS, train_network
@@ -21,7 +20,7 @@ from seqtune.predictor.sequence.beam import NextWord
 from seqtune.predictor.training.progress import Epoch
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator
-from tests.support.label_toys import MLIR, QUICK, Parts
+from tests.support.label_toys import QUICK, Parts
 from tests.support.learning.progress import parted
 
 
@@ -73,14 +72,3 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resume
         torch.testing.assert_close(resumed_weights, weights)
 
 
-def test_a_training_is_not_resumed_with_other_data(label_parts: Parts, none_timed: SolverTimings,
-                                                   tmp_path: Path) -> None:
-    labels, options = label_parts[0][MLIR], replace(QUICK, epochs=1, state=tmp_path / "state")
-    train_network({MLIR: labels}, none_timed, options)
-    wider = np.array([replace(device, compute_units=device.compute_units + 4) for device in labels.devices])
-    changed = (replace(labels, devices=wider),
-               labels.take(np.roll(np.arange(len(labels)), 1)),
-               replace(labels, value_indices=labels.value_indices[::-1].copy()))
-    for changed_labels in changed:
-        with pytest.raises(FormatError, match="other data"):
-            train_network({MLIR: changed_labels}, none_timed, options)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from seqtune.data.chosen_tasks import chosen_tasks
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.learning.tasks.agreement import ByAnalytic, ByTrees, agreement_rows
 from seqtune.predictor.learning.tasks.drawn_gpus import drawn_gpu
 from seqtune.predictor.learning.tasks.sampled_problems import SampledProblems
 from seqtune.predictor.learning.tasks.training import train_model
-from seqtune.predictor.trees.choice_rows import NAT, between, choice_rows
+from seqtune.predictor.trees.choice_rows import choice_rows
 from seqtune.predictor.trees.cost_trees import Trees
-from seqtune.predictor.trees.ranker import Ranker
 from tests.support.learning.chosen import KERNEL, OPTIONS, TOKENS, TREES, choice_of, chosen_dataset
 
 TASKS = chosen_tasks(chosen_dataset())
@@ -55,28 +52,6 @@ def test_trees_rank_the_choices_of_problems_that_they_have_not_seen() -> None:
         slowness = trees.predict(task.task.spaces)
         ranks.append(float((slowness < slowness[task.numbers[0]]).mean()))
     assert np.median(ranks) < 0.05
-
-
-def test_rows_say_how_often_methods_agree_and_where_a_choice_ranks() -> None:
-    trees = ByTrees(Ranker.of(Trees(TASKS, TREES)))
-    ours, analytic = agreement_rows({"trees": trees, "analytic": ByAnalytic()}, TASKS, "both")
-    assert (ours.device, ours.method, ours.choices) == ("both", "trees", len(TASKS))
-    assert ours.exact > 0.5 > analytic.exact
-    assert ours.rank is not None
-    assert analytic.rank is not None
-    assert ours.rank < analytic.rank
-    assert ours.block is not None
-    assert set(ours.parameters) == {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "GROUP_SIZE_M", "num_warps", "num_stages"}
-    assert ours.per_parameter == pytest.approx(np.mean([*ours.parameters.values()]), abs=1e-6)
-
-
-def test_what_is_wanted_lies_between_the_trees_and_the_choice() -> None:
-    task = TASKS[0]
-    wanted = between(np.linspace(0.0, 1.0, len(task.task)), task)
-    likely = np.exp(-wanted / NAT)
-    likely /= likely.sum()
-    assert likely[task.numbers[0]] == pytest.approx(0.5, abs=0.05)
-    assert likely[0] > likely[1] > likely[10] > 0
 
 
 def test_sampled_problems_of_gpus_are_on_gpus_that_nobody_built() -> None:

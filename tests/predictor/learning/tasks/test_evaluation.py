@@ -13,7 +13,7 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import FormatError, MisuseError, SeqtuneError, UnavailableError
+from seqtune.errors import MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -24,7 +24,7 @@ from seqtune.predictor.checkpoint_parts import TreesAlone
 from seqtune.predictor.learning.tasks.baselines import random_log_share
 from seqtune.predictor.learning.tasks.evaluation import METHODS, RECORDED, evaluate, fitted, outcomes, replayed
 from seqtune.predictor.learning.tasks.examples import vocabulary_of
-from seqtune.predictor.learning.tasks.shares import Outcome, interval, rows
+from seqtune.predictor.learning.tasks.shares import rows
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.compared_times import ComparedTimes
@@ -167,24 +167,6 @@ def test_live_and_replayed_agree_where_everything_is_measured() -> None:
     live = evaluate(DATA, None, methods, measure=_measure, sample=100_000)
     replayed = evaluate(DATA, None, methods)
     assert [row.share for row in live] == pytest.approx([row.share for row in replayed])
-
-
-def test_an_outcome_survives_json_and_a_damaged_one_is_refused() -> None:
-    outcome = Outcome("gemm m=1", "d", {("seqtune", 0): -0.25, ("trees", 5): -0.5}, 2, -0.125)
-    content = json.loads(json.dumps(outcome.to_json()))
-    assert Outcome.from_json(content) == outcome
-    damaged: object
-    for damaged in ([], {}, {**content, "log_shares": [["seqtune", 0]]}, {**content, "retest": "high"}):
-        with pytest.raises(FormatError, match="not the outcome of a problem"):
-            Outcome.from_json(damaged)
-
-
-def test_a_share_has_its_own_interval_over_problems() -> None:
-    logs = -np.random.default_rng(0).uniform(0, 0.3, 60)
-    low, high = interval(logs, 2000, 0)
-    assert low < math.exp(logs.mean()) < high
-    assert high - low < interval(logs[:15], 2000, 0)[1] - interval(logs[:15], 2000, 0)[0]
-    assert interval(logs[:1], 100, 0) == pytest.approx([math.exp(logs[0])] * 2)
 
 
 def test_the_ceiling_is_that_of_the_recorded_builds() -> None:

@@ -17,7 +17,6 @@ from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.tasks import labelled_problems
 from seqtune.predictor.learning.tasks.examples import Examples, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.learning.tasks.labelled_problems import NEAR, LabelledProblems
-from seqtune.predictor.learning.tasks.sampled_problems import SampledProblems
 from seqtune.predictor.trees.ranker import Ranker
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK, train
@@ -87,17 +86,6 @@ def test_near_the_best_all_models_of_the_teacher_count_and_far_from_it_the_first
     np.testing.assert_allclose(labelled.estimated(task), np.where(near, members.mean(axis=1), members[:, 0]), atol=1e-6)
 
 
-def test_memory_is_bounded_whatever_the_number_of_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(labelled_problems, "KEPT", 2)
-    labelled = _labelled(replace(OPTIONS, extra=10**9))
-    kept = labelled.example(10**8)
-    for number in range(5):
-        labelled.example(number)
-    assert labelled.example(10**8) is kept
-    assert labelled.example(0) is labelled.example(0)
-    assert labelled.example(4) is not labelled.example(4)
-
-
 def test_problems_that_a_deadline_leaves_unlabelled_are_dropped() -> None:
     labelled = _labelled()
     labelled.label(Deadline())
@@ -105,17 +93,6 @@ def test_problems_that_a_deadline_leaves_unlabelled_are_dropped() -> None:
     labelled.label(Deadline(0))
     assert len(labelled) == 0
     assert train(DATA, replace(OPTIONS, epochs=1, confidence=False))[1]["examples"] > 0
-
-
-def test_operations_without_a_sampler_have_no_sampled_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SampledProblems, "_drawn", _no_sampler)
-    assert _examples().labelled is None
-
-
-def _no_sampler(*given: object) -> None:
-    from seqtune.errors import ProblemError
-
-    raise ProblemError("recorded has no sampler")
 
 
 @pytest.mark.slow

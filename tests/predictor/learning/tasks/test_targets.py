@@ -15,7 +15,7 @@ from seqtune.errors import FormatError
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.learning.tasks.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.learning.tasks.examples import vocabulary_of
-from seqtune.predictor.learning.tasks.targets import PrefixTree, TargetSentences, probabilities
+from seqtune.predictor.learning.tasks.targets import PrefixTree, probabilities
 from seqtune.predictor.sequence.vocabulary import BEGIN
 from tests.support.synthetic import DIRECT, WIDE, Data, data
 
@@ -96,18 +96,6 @@ def test_sentences_are_drawn_as_often_as_they_are_wanted() -> None:
     assert (explored == best).all(axis=1).mean() < often
 
 
-def test_joined_examples_keep_their_sentences() -> None:
-    measured = _measured()
-    tree = PrefixTree(measured.task, measured.seconds / measured.best - 1, vocabulary_of([measured]), 0.04)
-    one, two = tree.sentences(np.array([0, 5])), tree.sentences(np.array([7]))
-    both = TargetSentences.joined([one, two])
-    assert both.words.shape[0] == 3
-    np.testing.assert_array_equal(both.word[both.sentence == 2], two.word)
-    np.testing.assert_array_equal(both.quantities[both.sentence == 2], two.quantities)
-    np.testing.assert_array_equal(both.resolved, np.concatenate([one.resolved, two.resolved]))
-    np.testing.assert_array_equal(both.share[both.sentence == 1], one.share[one.sentence == 1])
-
-
 def test_a_narrowed_task_keeps_each_time_with_its_configuration() -> None:
     measured = measured_tasks(DATA, held_out=False)[0]
     small = measured.measured_only()
@@ -152,15 +140,6 @@ def test_cases_use_final_runs_and_leave_out_what_no_longer_counts() -> None:
     assert after.best == pytest.approx(finals[1])
     assert after.seconds[slow] == before.seconds[slow]
     assert (after.seconds[before.seconds < finals[1]] >= finals[1]).all(), "a lucky trial does not beat a final"
-
-
-def test_finals_that_all_met_a_slow_minute_change_nothing_but_their_order() -> None:
-    frame = DATA.frame[(DATA.frame["device"] == WIDE.name) & DATA.frame["held_out"]]
-    frame = frame[(frame["problem"] == frame["problem"].iloc[0]) & (frame["status"] == "correct")]
-    before = measured_tasks(Data(frame, DATA.devices), held_out=True)[0]
-    slow = frame.assign(run="final", seconds=frame["seconds"] * 3)
-    after = measured_tasks(Data(pd.concat([frame, slow]), DATA.devices), held_out=True)[0]
-    assert after.seconds == pytest.approx(before.seconds, nan_ok=True)
 
 
 def test_a_configuration_that_cannot_be_read_is_refused_in_one_line() -> None:

@@ -22,7 +22,6 @@ from seqtune.predictor.learning.tasks.examples import away_from, make_examples, 
 from seqtune.predictor.sequence.numeric_codes import Codes
 from seqtune.predictor.sequence.source_facts import RATIO_NAMES
 from seqtune.predictor.training.progress import Epoch
-from seqtune.predictor.training.trainer import schedule
 from seqtune.predictor.translator.translator import Source, Translator
 from tests.support.learning.short_training import DATA, QUICK, train
 from tests.support.learning.translators import small_translator
@@ -147,22 +146,6 @@ def test_measured_problems_near_a_held_out_one_are_not_learned_from() -> None:
     kept = away_from([Problem.make("conv2d", **{**dict(tasks[0].problem), "activation": "relu"})], tasks)
     assert 0 < len(kept) < len(tasks)
     assert tasks[0] not in kept
-
-
-def test_refitting_uses_every_training_problem() -> None:
-    reports: list[Epoch] = []
-    checkpoint, report = train(DATA, replace(QUICK, epochs=3, refit=True), reports.append)
-    assert [progress.stage for progress in reports].count("refitting") == report["kept_epoch"]
-    assert 0 < _share(checkpoint) <= 1
-
-
-def test_the_rate_warms_up_and_then_falls() -> None:
-    rates = [schedule(done, 0.1) for done in np.linspace(0, 1, 50)]
-    peak = int(np.argmax(rates))
-    assert rates[0] < 0.05
-    assert 4 <= peak <= 6
-    assert rates[peak:] == sorted(rates[peak:], reverse=True)
-    assert rates[-1] == pytest.approx(0.02)
 
 
 def test_data_without_training_problems_is_refused() -> None:

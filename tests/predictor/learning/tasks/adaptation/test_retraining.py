@@ -24,7 +24,6 @@ from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.learning.tasks.adaptation.clock import Clock
 from seqtune.predictor.learning.tasks.adaptation.plan import Selection
-from seqtune.predictor.learning.tasks.adaptation.rehearsal import Rehearsal
 from seqtune.predictor.learning.tasks.adaptation.report import NEW, OLD
 from seqtune.predictor.learning.tasks.adaptation.retraining import RETRAINING, retrain
 from seqtune.predictor.learning.tasks.evaluation import evaluate_tasks
@@ -217,15 +216,6 @@ def test_each_part_of_a_retraining_ends_with_its_share_of_the_time(monkeypatch: 
     assert adapted.ranker is not None
     (before,), (after,) = old.ranker.forests[DIRECT.name], adapted.ranker.forests[DIRECT.name]
     assert 1 < len(after.roots) - len(before.roots) < AGAIN.added, "the clock moves by a second for each tree"
-
-
-def test_a_rehearsal_has_the_same_number_of_problems_of_every_device() -> None:
-    drawn = Rehearsal.drawn(DATA, 3, held_out=False, seed=0)
-    assert drawn.frame.groupby("device")["problem"].nunique().to_dict() == dict.fromkeys(DATA.devices, 3)
-    assert len(drawn.tasks()) == 3 * len(DATA.devices)
-    avoided = {(measured.problem.key, WIDE.name) for measured in drawn.tasks()}
-    again = Rehearsal.drawn(DATA, 3, held_out=False, seed=0, leave_out=avoided)
-    assert not avoided & set(again.frame[["problem", "device"]].itertuples(index=False, name=None))
 
 
 def test_every_step_is_said_and_an_interrupt_in_the_last_evaluation_loses_nothing_that_was_learned() -> None:

@@ -30,10 +30,6 @@ def _check(given: Data) -> None:
     check_sufficient(measured_tasks(given, held_out=False), given)
 
 
-def test_five_problems_with_different_times_are_enough() -> None:
-    _check(_data(5))
-
-
 @pytest.mark.parametrize(("problems", "configurations", "complaint"), [
     (1, 9, r"1 problem to learn from; at least 5 are needed, 30 give a useful predictor"),
     (3, 9, r"3 problems to learn from; at least 5 are needed"),
@@ -98,12 +94,3 @@ def test_every_problem_is_held_out_once_from_models_that_saw_no_problem_near_it(
         assert not any(near(seen.problem, unseen.problem) for seen in fold.fitting for unseen in fold.held_out)
 
 
-def test_problems_that_are_all_near_one_another_are_split_all_the_same() -> None:
-    problems = [Problem.make("conv2d", c=64, h=56, w=56, k=k, r=1, s=1) for k in range(100, 112)]
-    tasks = []
-    for problem in problems:
-        task = Task.of(problem, WIDE)
-        tasks.append(MeasuredTask(task, np.ones(len(task))))
-    folds = folds_of(tasks, seed=0)
-    assert all(fold.near for fold in folds)
-    assert all(len(fold.fitting) + len(fold.held_out) == len(tasks) for fold in folds)
