@@ -16,8 +16,8 @@ from .progress import QUIET_SECONDS
 from .tables import tuning as tables
 
 if TYPE_CHECKING:
+    from seqtune.tuner.fleet.member_state import FleetProgress
     from seqtune.tuner.fleet.on_ray.status import FleetStatus
-    from seqtune.tuner.fleet.progress import FleetProgress
 
 
 class FleetView:

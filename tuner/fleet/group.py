@@ -15,8 +15,7 @@ from ..run.plan import Plan, Skipped
 from ..run.result import TuningResult
 from .control import ALIKE, Probe
 from .group_search import GroupSearch
-from .member_state import PIPELINE, MemberState
-from .progress import MemberPhase
+from .member_state import PIPELINE, MemberPhase, MemberState
 
 BATCH_SECONDS = 5.0  # of work in a batch: much longer than a message takes, short enough to share a search
 BATCH_MOST = 64  # configurations of a batch

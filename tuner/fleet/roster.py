@@ -19,8 +19,7 @@ from .batch import MeasuringBatch, Purpose
 from .engine import QUIET, Engine, GroupKey, Member
 from .group import Group
 from .group_search import GroupSearch
-from .member_state import HandedBatch, MemberState
-from .progress import MemberPhase
+from .member_state import HandedBatch, MemberPhase, MemberState
 from .reference_memory import ReferenceMemory
 
 BACKOFF = 30.0  # seconds before an excluded member is tried again; twice as long each further time

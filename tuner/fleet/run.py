@@ -26,8 +26,7 @@ from .batch import Purpose, is_sound
 from .engine import Answered, Engine, Event, Finished, Joined, Left, Member
 from .group import JOIN_SECONDS, Group
 from .group_search import GroupSearch
-from .member_state import HandedBatch, MemberState
-from .progress import FleetProgress, MemberPhase
+from .member_state import FleetProgress, HandedBatch, MemberPhase, MemberState
 from .reference_memory import ReferenceMemory
 from .roster import Roster
 

@@ -14,10 +14,10 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import check_writable
 from seqtune.kernels.registry import can_run
 from seqtune.tuner.backends.backend import BACKENDS
-from seqtune.tuner.fleet.on_ray.address import FleetAddress
+from seqtune.tuner.fleet.member_state import FleetProgress
+from seqtune.tuner.fleet.on_ray.cluster import FleetAddress
 from seqtune.tuner.fleet.on_ray.engine import RayEngine
 from seqtune.tuner.fleet.on_ray.status import FleetStatus
-from seqtune.tuner.fleet.progress import FleetProgress
 from seqtune.tuner.fleet.reference_memory import ReferenceMemory
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.measuring.tensor_limit import check_measurable

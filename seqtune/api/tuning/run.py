@@ -23,7 +23,7 @@ from ..inputs import as_device, as_problems, check_positive
 from .results import Tuned, TuningReport
 
 if TYPE_CHECKING:
-    from seqtune.tuner.fleet.progress import FleetProgress
+    from seqtune.tuner.fleet.member_state import FleetProgress
     from seqtune.tuner.load import LoadMeter
     from seqtune.tuner.run.members import Run
     from seqtune.tuner.run.plan import Budget, Plan, TuningProgress

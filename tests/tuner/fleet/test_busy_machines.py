@@ -13,7 +13,7 @@ from seqtune.data.record import Record
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet import roster
 from seqtune.tuner.fleet.engine import Member
-from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
+from seqtune.tuner.fleet.member_state import FleetProgress, MemberPhase
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import SimulatedEngine

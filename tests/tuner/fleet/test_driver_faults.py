@@ -16,7 +16,7 @@ from seqtune.data.record import Record
 from seqtune.errors import FormatError, InterruptedTuning, SeqtuneError
 from seqtune.tuner.fleet import control
 from seqtune.tuner.fleet.engine import Event
-from seqtune.tuner.fleet.progress import FleetProgress
+from seqtune.tuner.fleet.member_state import FleetProgress
 from seqtune.tuner.fleet.run import STOP_SECONDS, FleetRun
 from seqtune.tuner.run.plan import Budget
 from tests.support.fleet.engine import DriverKilled, SimulatedEngine

@@ -12,7 +12,7 @@ import pytest
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import SeqtuneError
 from seqtune.tuner.fleet.engine import Member
-from seqtune.tuner.fleet.progress import MemberPhase, MemberProgress
+from seqtune.tuner.fleet.member_state import MemberPhase, MemberProgress
 from seqtune.tuner.fleet.roster import BACKOFF
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget

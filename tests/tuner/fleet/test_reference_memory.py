@@ -12,7 +12,7 @@ import pytest
 from seqtune.data.journal.journal import Journal
 from seqtune.errors import FormatError, SeqtuneError
 from seqtune.tuner.fleet.control import probe
-from seqtune.tuner.fleet.progress import MemberPhase
+from seqtune.tuner.fleet.member_state import MemberPhase
 from seqtune.tuner.fleet.reference_memory import OLDEST, SUFFIX, ReferenceMemory
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.plan import Budget

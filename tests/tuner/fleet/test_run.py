@@ -11,7 +11,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.tuner.fleet.progress import FleetProgress, MemberPhase
+from seqtune.tuner.fleet.member_state import FleetProgress, MemberPhase
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions

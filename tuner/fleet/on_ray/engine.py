@@ -20,8 +20,7 @@ from seqtune.errors import MisuseError
 
 from ..batch import MeasuringBatch
 from ..engine import Event, Joined, Left, Member
-from .address import FleetAddress
-from .cluster import RayCluster, reason_of
+from .cluster import FleetAddress, RayCluster, reason_of
 from .member import BESIDE, RayMember, hello
 
 POLL_SECONDS = 10.0  # until a member without news answers

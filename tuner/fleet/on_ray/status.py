@@ -7,8 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .address import FleetAddress
-from .cluster import NAMESPACE, RayCluster
+from .cluster import NAMESPACE, FleetAddress, RayCluster
 
 ANSWER_SECONDS = 5.0  # that members have to answer
 

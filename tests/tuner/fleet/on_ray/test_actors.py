@@ -9,8 +9,7 @@ import pytest
 
 from seqtune.errors import MisuseError
 from seqtune.tuner.fleet.on_ray import engine
-from seqtune.tuner.fleet.on_ray.address import FleetAddress
-from seqtune.tuner.fleet.on_ray.cluster import Offer
+from seqtune.tuner.fleet.on_ray.cluster import FleetAddress, Offer
 from seqtune.tuner.fleet.on_ray.engine import RayEngine
 
 OFFERS = [Offer("node a", "one", 2, {}), Offer("node b", "two", 1, {})]

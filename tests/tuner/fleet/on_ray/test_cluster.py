@@ -11,8 +11,7 @@ import pytest
 from seqtune.errors import MisuseError, SeqtuneError
 from seqtune.tuner.fleet.engine import Member
 from seqtune.tuner.fleet.on_ray import cluster as ray_cluster
-from seqtune.tuner.fleet.on_ray.address import FleetAddress
-from seqtune.tuner.fleet.on_ray.cluster import Offer, RayCluster
+from seqtune.tuner.fleet.on_ray.cluster import FleetAddress, Offer, RayCluster
 from seqtune.tuner.fleet.on_ray.engine import MemberActor, RayEngine
 from seqtune.tuner.stop_request import StopRequest, interrupted_by_sigterm
 from tests.support.fleet.simulated import DEVICE

@@ -20,7 +20,7 @@ from seqtune.kernels.task import Task
 from seqtune.tuner.backends import discovery
 from seqtune.tuner.fleet.batch import MeasuringBatch, Purpose
 from seqtune.tuner.fleet.engine import Answered, Finished, Member
-from seqtune.tuner.fleet.on_ray.address import FleetAddress
+from seqtune.tuner.fleet.on_ray.cluster import FleetAddress
 from seqtune.tuner.fleet.on_ray.member import OPEN, RayMember, hello
 from seqtune.tuner.load import Load
 from seqtune.tuner.measuring.timing import Options
