@@ -27,9 +27,8 @@ from .registry import backends_for, families
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
 from .spaces.exclusion import excluding_constraint
 from .spaces.row_cache import Names
-from .spaces.row_values import RowValues
 from .spaces.skeleton import valid_rows
-from .spaces.value_tables import ValueTables, layout_of, tables_of
+from .spaces.value_tables import RowValues, ValueTables, layout_of, tables_of
 
 LARGEST_GRID = 1 << 20  # combinations of values up to which distinct rows are looked for: an array of 8 MB
 FEW_ROWS = 4096  # rows up to which quantities are looked up in tables; for more rows, evaluating is as fast

@@ -21,8 +21,7 @@ from seqtune.kernels.say import Say
 from seqtune.tuner.backends.backend import wall_clock
 from seqtune.tuner.load import LoadMeter
 from seqtune.tuner.measuring.comparison import Rule, faster_than, typical
-from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
-from seqtune.tuner.measuring.stopwatch import Stopwatch
+from seqtune.tuner.measuring.deadline import Deadline, OutOfTime, Stopwatch
 from seqtune.tuner.measuring.timed_calls import ROUNDS, time_calls
 
 from .capture.examples import clones, difference

@@ -21,8 +21,7 @@ from seqtune.kernels.problem_sets.random_configurations import random_configurat
 from seqtune.kernels.say import Say, silent
 
 from .backends.backend import BuildError
-from .backends.compiled_step import CompiledStep, resource_usage
-from .backends.compilers import OFFLINE_COMPILERS, OfflineCompiler
+from .backends.compilers import OFFLINE_COMPILERS, CompiledStep, OfflineCompiler, resource_usage
 
 
 @dataclass(frozen=True, slots=True)

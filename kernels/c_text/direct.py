@@ -13,7 +13,7 @@ from ..kernel import Configuration
 from ..launches.call import Call
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
-from .panels import overlapping
+from .gemm import overlapping
 from .tile import PadSizes, RegisterTile, tile_call
 
 INCLUDES = "zero-padded copy of the input where the border is a copy; filters packed before, once"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..kernel import Configuration
 from ..launches.call import Call
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
-from .panels import overlapping
 from .tile import RegisterTile, tile_call
 
 INCLUDES = "the product and its epilogue; B packed into panels before, once"
@@ -53,3 +53,10 @@ def gemm_call(problem: Problem, source: KernelSource, configuration: Configurati
     return tile_call(problem, source, tile, sizes, Panels(tile.block, problem["trans_b"] == "yes"),
                      pixels_first=configuration["order"] == "rows", chunk=chunk,
                      work_group=configuration.number("work_group"))
+
+
+def overlapping(count: int, width: int) -> NDArray[np.int64]:
+    """The indices of `count` columns in panels of `width`, at most `count`: an array (panel, column of the panel)."""
+    firsts = np.minimum(np.arange(-(-count // width)) * width, count - width)
+    columns: NDArray[np.int64] = firsts[:, None] + np.arange(width)
+    return columns

@@ -12,7 +12,7 @@ from ..launches.entry_arguments import entry_arguments
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .block import ARGUMENTS, Block
-from .panels import overlapping
+from .gemm import overlapping
 
 INCLUDES = "everything, from the input as it is; filters packed before, once"
 

@@ -8,15 +8,16 @@ backend builds a source once for every problem that shares it. Implementations i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.errors import KernelError
 
-from ..kernel import Kernel
+from ..kernel import Configuration, Kernel
 from ..lookup import resolve
+from ..problem import Problem
 
 Array = NDArray[np.float32]
 
@@ -49,3 +50,15 @@ def implementation_of(kernel: Kernel) -> Implementation:
     if code is None:
         raise KernelError(f"{kernel.name} has no implementation to run")
     return resolve(code) if isinstance(code, str) else code  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """Runs kernels by calls of a library, of which backends have a table; the configuration names the kernel."""
+
+    library: str
+    includes: str  # see `seqtune.kernels.launches.implementation.Implementation`
+
+    def executable(self, backend: Any, problem: Problem, configuration: Configuration) -> Any:
+        """Make an executable on the backend's device. Raises BuildError, LaunchError or UnavailableError."""
+        return backend.call_library(self.library, problem, configuration)

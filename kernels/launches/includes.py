@@ -2,13 +2,16 @@
 
 Compilers then read only their own headers, by relative names: other forms of including a file are refused. Marks
 (`#line`) keep the names and lines of the files for the compiler's messages.
+
+`#define`s of tuned parameters are removed from a source, too: compilers take the last definition of a macro, and the
+source comes after the declared values, so that a definition that stays would make every configuration the same program.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from seqtune.errors import FormatError
 
@@ -91,3 +94,17 @@ def mark(line: int, name: str) -> str:
     """A line that tells the compiler that the next one is this line of the named file."""
     readable = "".join(letter if letter.isalnum() or letter in "._-/+" else "_" for letter in name)
     return f'#line {line} "{readable}"\n'
+
+
+_DEFINITION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Za-z_]\w*)(?![\w(])(?:[^\n]*\\\r?\n)*[^\n]*$", re.MULTILINE)
+_REMOVAL = re.compile(r"^[ \t]*#[ \t]*undef[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+
+
+def without_definitions(text: str, names: Collection[str]) -> str:
+    """A source in C without its own definitions of the named macros; lines keep their numbers.
+
+    A name that the source also undefines keeps all its definitions, because the source changes a declared value on
+    purpose. Macros with arguments stay.
+    """
+    replaced = set(names) - set(_REMOVAL.findall(text))
+    return _DEFINITION.sub(lambda match: "\n" * match[0].count("\n") if match[1] in replaced else match[0], text)

@@ -3,6 +3,9 @@
 A module `stencil_reference` of the library `stencil` is imported as `seqtune_library_stencil.stencil_reference`, so
 that modules of two libraries, or of the user's program, never share a name. It may import the files beside it as a
 script does (`import helper`), or relatively.
+
+The modules' loader turns `import helper` into an import within the package where the folder has such a module: as for a
+script, a module beside the file comes before an installed one of the same name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reading: makes a Library from a TOML file, from a folder that has one, or from a T1 file."""
+"""Reading: makes a Library from a TOML file, from a folder that has one, or from a T1 file.
+
+Mistakes are named by line and column. Python's tomllib reports positions of syntax errors only, so `Positions` scans a
+text that tomllib has accepted: it checks nothing and only notes where keys and values begin.
+"""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from ..launches.call_declaration import DeclaredArgument, rewritten_inputs
 from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation
-from .document import KernelDocument
-from .run_sections import SourceSection
+from .document import KernelDocument, SourceSection
 
 
 def restored_arrays(document: KernelDocument, operation: Operation) -> tuple[str, ...]:

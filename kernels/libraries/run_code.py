@@ -9,13 +9,11 @@ from pathlib import Path
 from ..kernel import Kernel
 from ..launches.call_declaration import LAUNCH, LAUNCHES, CallDeclaration, DeclaredArgument, Sections, checked_options
 from ..launches.command_declaration import CommandDeclaration, names_in
-from ..launches.includes import mark
-from ..launches.macros import without_definitions
+from ..launches.includes import mark, without_definitions
 from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation, expression_of
-from .document import KernelDocument
+from .document import CommandSection, KernelDocument, SourceSection
 from .fault import DocumentFault, at_path
-from .run_sections import CommandSection, SourceSection
 
 Names = Set[str] | None  # names that expressions may read; None: any
 

@@ -15,11 +15,10 @@ from seqtune.errors import MisuseError
 
 from ..devices.element_types import ELEMENT_TYPES
 from ..launches.call_declaration import DeclaredArgument
-from ..launches.macros import without_definitions
+from ..launches.includes import without_definitions
 from ..libraries.declared_operation import DeclaredOperation
-from ..libraries.document import KernelDocument
+from ..libraries.document import KernelDocument, SourceSection
 from ..libraries.fault import KEY, KeyPath
-from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
 from ..operations.tensor import Tensors
 from ..problem import Problem

@@ -3,6 +3,9 @@
 The C preprocessor of this machine reads the source of some configurations with each value of a parameter in turn.
 Values are equal if they give the same text in all of them, as the source is and with every macro defined that a
 compiler may define of itself. Parameters that the launch reads are not compared.
+
+A source comes to the preprocessor with the files of its folder in the places of their `#include` lines; the others are
+left out, so that it reads no file. Its time, memory and output are bounded, since macros can grow without end.
 """
 
 from __future__ import annotations
@@ -26,9 +29,8 @@ from ..devices.device import Device
 from ..kernel import Configuration, Kernel, shown_setting
 from ..launches.call_declaration import call_of
 from ..launches.implementation import KernelSource
-from ..libraries.document import KernelDocument
+from ..libraries.document import KernelDocument, SourceSection
 from ..libraries.fault import KeyPath
-from ..libraries.run_sections import SourceSection
 from ..problem import Problem
 from ..row_index import Rows
 from .c_text import LARGEST_READ, CText

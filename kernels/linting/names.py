@@ -11,9 +11,8 @@ from ..expression import Expression
 from ..kernel import Kernel
 from ..launches.command_declaration import names_in
 from ..libraries.declared_kernel import device_facts
-from ..libraries.document import KernelDocument, LibraryDocument
+from ..libraries.document import KernelDocument, LibraryDocument, SourceSection
 from ..libraries.fault import KEY, KeyPath
-from ..libraries.run_sections import SourceSection
 from ..operations.operation import Operation
 from .c_text import LARGEST_READ, MACROS, CText, words
 from .report import ITEM, Remark

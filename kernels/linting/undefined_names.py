@@ -2,6 +2,10 @@
 
 Lint has no compiler, so the check is rough and stays silent when in doubt: a name counts as defined if anything in the
 source might declare it.
+
+A name in a condition of the preprocessor (`#if`, `#ifdef`) that no macro defines counts as 0 in `#if` (C11, 6.10.1),
+and no compiler says so: a misspelt parameter, or a word that is a parameter's value, makes configurations that differ
+the same program. Conditions are checked in OpenCL C and CUDA C alike.
 """
 
 from __future__ import annotations
@@ -12,9 +16,8 @@ from difflib import get_close_matches
 from itertools import pairwise, zip_longest
 
 from ..libraries.declared_kernel import RESERVED_WORDS
-from ..libraries.document import KernelDocument
+from ..libraries.document import KernelDocument, SourceSection
 from ..libraries.fault import KeyPath
-from ..libraries.run_sections import SourceSection
 from .c_text import ATTRIBUTE, MACROS, CText, Macro, is_word, tested_names, tokens, words
 from .report import ITEM, Remark
 

@@ -13,7 +13,7 @@ from .attention_views import AttentionViews
 from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS, QueryTile
 from .ir.attention.transposition import transpositions
-from .ir.workspace import pieces
+from .ir.tiling import pieces
 from .launch import Launch, LLVMImplementation, Phase
 from .text.writer import in_order
 

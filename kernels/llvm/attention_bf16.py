@@ -19,7 +19,7 @@ from .ir.attention.pairs import BF16, pair_functions
 from .ir.attention.query_loops import source
 from .ir.attention.query_tile import FIELDS
 from .ir.attention.transposition import transpositions
-from .ir.workspace import pieces
+from .ir.tiling import pieces
 from .launch import Launch, LLVMImplementation, Phase
 from .text.elements import FP32
 from .text.writer import in_order

@@ -14,7 +14,7 @@ from ..problem import Problem
 from .attention_views import AttentionViews
 from .ir.attention.dot_rows import HEAD, DotRows
 from .ir.attention.key_spans import FIELDS, VALUES
-from .ir.workspace import pieces
+from .ir.tiling import pieces
 from .launch import Launch, LLVMImplementation, Phase
 from .text.writer import in_order
 

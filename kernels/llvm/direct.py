@@ -12,10 +12,9 @@ from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .fusion import NONE, Fusion, Pitches
-from .ir.borders import Borders
 from .ir.task_loops import arguments
 from .ir.tile import BODIES, Tile
-from .ir.tiling import Tiling, in_word, pack, pack_pairs
+from .ir.tiling import Borders, Tiling, in_word, pack, pack_pairs
 from .launch import Launch, Phase
 from .text.quads import reads_quads
 

@@ -5,7 +5,7 @@ Its code also runs llvm.gemm_bf16 and llvm.gemm_int8.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from .ir.task_loops import arguments
 from .ir.tile import Tile
 from .ir.tiling import Tiling, in_word, pack, pack_pairs, pack_words
 from .launch import Launch, Phase
-from .matrix_views import MatrixViews
 from .text.elements import FP32, Element
 from .text.formula import Formula
 from .text.quads import reads_quads
@@ -197,3 +196,28 @@ def _lanes(configuration: Configuration) -> int:
 
 
 IMPLEMENTATION = LLVMGemm()
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixViews:
+    """Steps in elements of A and C, whose columns are neighbours in C.
+
+    There are `matrices` packed Bs, one after the other, and for each B `times` pairs of A and C. Pairs of different B
+    are `a_matrix` and `c_matrix` apart, pairs of one B `a_again` and `c_again`.
+    """
+
+    a_row: int
+    a_column: int
+    c_row: int
+    matrices: int = 1
+    a_matrix: int = 0
+    c_matrix: int = 0
+    times: int = 1
+    a_again: int = 0
+    c_again: int = 0
+
+    def arguments(self) -> dict[str, int]:
+        """The launch arguments of a tile, by name."""
+        return {"groups": self.matrices, "x_column": self.a_row, "x_channel": self.a_column, "x_group": self.a_matrix,
+                "x_image": self.a_again, "y_pixel": self.c_row, "y_channel": 1, "y_group": self.c_matrix,
+                "y_image": self.c_again, "filter_rows": 1, "inside_rows": 1, "tap_row_step": 1}

@@ -18,9 +18,9 @@ from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
 from .aligned import aligned
 from .fusion import NONE, Fusion
+from .ir.tiling import pieces
 from .ir.winograd_stages import FIELDS, FUSED_FIELDS, RUN, stages
 from .ir.winograd_transforms import filter_transform
-from .ir.workspace import pieces
 from .launch import Launch, Phase
 from .text.elements import FP32, X86
 from .text.quads import FLOATS, at_once, declare_quads, multiply_quads, reads_quads

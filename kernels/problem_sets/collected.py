@@ -7,19 +7,24 @@ problem is not near a held-out one. A problem is held out on every device or on 
 `further_training` are training problems of the kinds and traits of which these have few: NHWC, bias and ReLU, batches,
 dilated and oblong filters, dense 3x3 filters over many channels, images, products of one row. They stand in
 `collected.txt`.
+
+Three of every kind (`kinds.KINDS`) are the probes, on which a calibration measures a device, a problem of each kind
+first, so that a short calibration sees all kinds. They have at most 6e8 FLOP each: a slow configuration takes a few
+milliseconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle
 
 from ..cache_lines import PERIOD
+from ..devices.accelerators import BACKENDS
 from ..files import sections
 from ..problem import Problem
 from .networks import network
 from .parse import parse_problem
-from .probes import probes
 from .sampler import sample_problems
 from .similarity import SimilarityIndex
 
@@ -69,3 +74,14 @@ def smaller_problems(split: ProblemSplit) -> ProblemSplit:
     training, held_out = ([problem for problem in part if problem.size("flop") <= LARGEST_PARTLY]
                           for part in (split.training, split.held_out))
     return ProblemSplit(tuple(training), tuple(held_out[::3]))
+
+
+def probes(backend: str = "llvm") -> list[Problem]:
+    """The probes of a device of a backend: one of each kind, then the second of each kind, and so on.
+
+    On GPUs they are in half precision, fp16 and bf16 in turn: that is what one has them for.
+    """
+    types = ("fp16", "bf16") if backend in BACKENDS else ("fp32",)
+    lines = sections(__file__, "collected.txt")["probes"].splitlines()
+    return [parse_problem(f"{line} dtype={dtype}")
+            for line, dtype in zip(lines, cycle(types), strict=False)]

@@ -15,8 +15,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm.compiler import Compiler
-from seqtune.tuner.backends.llvm.threads import Threads
-from seqtune.tuner.backends.llvm.turn import Turn
+from seqtune.tuner.backends.llvm.threads import Threads, Turn
 
 from .bound_kernels import KernelBinder, ThreadPool
 from .openmp import OpenMP, loaded_runtime

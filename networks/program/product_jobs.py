@@ -9,8 +9,7 @@ from itertools import product
 from typing import TypeAlias
 
 from seqtune.kernels.launches.implementation import implementation_of
-from seqtune.kernels.llvm.gemm import LLVMGemm
-from seqtune.kernels.llvm.matrix_views import MatrixViews
+from seqtune.kernels.llvm.gemm import LLVMGemm, MatrixViews
 from seqtune.kernels.llvm.text.elements import FP32
 from seqtune.kernels.registry import kernel
 

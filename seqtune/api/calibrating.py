@@ -19,7 +19,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Record
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.probes import probes as default_probes
+from seqtune.kernels.problem_sets.collected import probes as default_probes
 from seqtune.kernels.registry import can_run
 from seqtune.kernels.say import silent
 from seqtune.predictor.checkpoint import Checkpoint

@@ -15,8 +15,8 @@ from seqtune.data.record import Measurement, Status
 from seqtune.errors import InterruptedTuning, SeqtuneError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.collected import probes
 from seqtune.kernels.problem_sets.kinds import KINDS, kind_of
-from seqtune.kernels.problem_sets.probes import probes
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.timing import Options

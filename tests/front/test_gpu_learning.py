@@ -17,7 +17,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.data.shipped_machines import GPUS
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.probes import probes
+from seqtune.kernels.problem_sets.collected import probes
 from seqtune.kernels.task import Task
 from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.tuner.backends import discovery

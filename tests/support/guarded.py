@@ -25,10 +25,10 @@ from seqtune.kernels.operations.operation import MOST_OPERANDS
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.space import SearchSpace
+from seqtune.tuner.backends.host_memory import ReservedMemory
 from seqtune.tuner.backends.llvm.backend import operand_types
 from seqtune.tuner.backends.llvm.compiler import INSTRUCTION_SETS, Compiler, capabilities, instruction_sets
 from seqtune.tuner.backends.llvm.threads import Threads, make_job, phases_of
-from seqtune.tuner.backends.reserved_memory import ReservedMemory
 from seqtune.tuner.measuring.reference import make_operands, reference
 from tests.support.oddities import odd_problems
 

@@ -21,8 +21,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.operations.tensor import Tensor
 from seqtune.kernels.resource_usage import ResourceUsage
 
-from ..backends.compiled_step import resource_usage
-from ..backends.compilers import OFFLINE_COMPILERS
+from ..backends.compilers import OFFLINE_COMPILERS, resource_usage
 from ..backends.llvm.backend import constant_argument, plain_tensors
 from ..backends.stored_operands import stored
 from .chosen import Chosen, compiling, files_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqtune.kernels.launches.call_declaration import code_for
-from seqtune.kernels.launches.library_call import LibraryCall
+from seqtune.kernels.launches.implementation import LibraryCall
 from seqtune.kernels.lookup import resolve
 
 from .c_language import c_string, defines

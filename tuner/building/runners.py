@@ -21,8 +21,7 @@ from ..backends import discovery
 from ..backends.backend import LaunchError, build_executable, open_backend
 from ..backends.llvm.backend import LLVMBackend
 from ..backends.llvm.compiler import Compiler
-from ..backends.llvm.kernel_job import KernelJob
-from ..backends.llvm.turn import Turn
+from ..backends.llvm.threads import KernelJob, Turn
 from ..backends.stored_operands import stored
 from .chosen import Chosen
 from .operands import Packed, Signature

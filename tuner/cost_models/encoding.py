@@ -1,4 +1,8 @@
-"""Encoding: the numbers that describe problems, devices and the tiling of a size to trees of every kind."""
+"""Encoding: the numbers that describe problems, devices and the tiling of a size to trees of every kind.
+
+The code of a word of a derived quantity is its index among the words that the kernel's declaration can give, in
+alphabetical order; the words of other rows do not matter.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,10 @@ another architecture are smoothed over neighbours (`smoothed`), and those of ano
 another compiler may do (`gpu_launch`). Where there are none, or none measured a configuration, boosted trees fitted on
 the whole history predict the ratio. A configuration that failed elsewhere counts as slow. Without a history, the
 analytic model's estimates of a GPU are the only source.
+
+Values are smoothed because what a compiler makes of one configuration depends on the architecture, and so do conflicts
+and the last wave's size. The fastest configuration elsewhere was lucky in these; one among fast neighbours is likelier
+to be fast on another device.
 """
 
 from __future__ import annotations

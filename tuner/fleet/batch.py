@@ -16,8 +16,7 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from ..measuring.batches import compare_batch
-from ..measuring.runner import Measurer
+from ..measuring.runner import Measurer, compare_batch
 from ..measuring.timing import Options
 from ..measuring.worker.request import Limits
 

@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from ..load import Load
-from .answers import Answer
 from .batch import MeasuringBatch
 from .engine import QUIET, Member
-from .group_search import GroupSearch
+from .group_search import Answer, GroupSearch
 
 PIPELINE = 2  # batches that a member has at a time: it never waits for a message, and little is lost if it dies
 GRACE = 30.0  # seconds that the network may delay an answer

@@ -14,11 +14,10 @@ from seqtune.kernels.problem import Problem
 from ..load import Load
 from ..measuring.timing import Options
 from . import control
-from .answers import Answer
 from .batch import MeasuringBatch, Purpose
 from .engine import QUIET, Engine, GroupKey, Member
 from .group import Group
-from .group_search import GroupSearch
+from .group_search import Answer, GroupSearch
 from .member_state import HandedBatch, MemberPhase, MemberState
 from .reference_memory import ReferenceMemory
 

@@ -21,11 +21,10 @@ from ..run.plan import Plan, Skipped
 from ..run.result import TuningResult
 from ..stop_request import StopRequest
 from . import control
-from .answers import Answer, JournalWriter
 from .batch import Purpose, is_sound
 from .engine import Answered, Engine, Event, Finished, Joined, Left, Member
 from .group import JOIN_SECONDS, Group
-from .group_search import GroupSearch
+from .group_search import Answer, GroupSearch, JournalWriter
 from .member_state import FleetProgress, HandedBatch, MemberPhase, MemberState
 from .reference_memory import ReferenceMemory
 from .roster import Roster

@@ -35,9 +35,8 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.say import Say, silent
 
-from .batches import compare_batch
 from .comparison import typical
-from .runner import Measurer
+from .runner import Measurer, compare_batch
 from .timing import Options
 
 FEWEST_ROUNDS = 5  # in a build: slow kernels, the only ones with so few, have less noise

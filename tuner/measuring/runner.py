@@ -3,6 +3,9 @@
 A configuration that takes too long or crashes the worker gets that status, and a new worker measures the rest. A crash
 counts only if it repeats in a new worker, because an earlier kernel may have damaged the memory of the old one.
 When the budget of the options ends, the worker stops, or is killed where it cannot stop; earlier measurements count.
+
+Batches are newly built, each with new buffers, and then run in rounds. Luck of addresses lasts as long as a build, so
+what is compared in several batches is not decided by one lucky build.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Protocol
+
+import numpy as np
 
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.devices.device import Device
@@ -243,3 +248,17 @@ def _batch_from(configurations: Sequence[Configuration], begin: int) -> Sequence
     while end < len(configurations) and configurations[end].kernel == configurations[begin].kernel:
         end += 1
     return configurations[begin:end]
+
+
+def compare_batch(measurer: Measurer, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                  options: Options, batch: int) -> list[Measurement]:
+    """Build all configurations and run them in rounds; return the measurements in the given order.
+
+    The number `batch` is the seed of the order in which they are built and of the orders of the rounds. A configuration
+    may be given twice.
+    """
+    order = np.random.default_rng(batch).permutation(len(configurations)).tolist()
+    compared = measurer.compare(problem, [configurations[index] for index in order], rounds,
+                                replace(options, order_seed=batch))
+    measured = dict(zip(order, compared, strict=True))
+    return [measured[index] for index in range(len(configurations))]

@@ -34,10 +34,9 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.say import Say, silent
 
 from ..load import LoadMeter
-from .batches import compare_batch
 from .comparison import Rule, faster_than, typical
 from .deadline import SECONDS, Deadline, OutOfTime
-from .runner import Measurer
+from .runner import Measurer, compare_batch
 from .timing import Options
 
 HOPELESS = 1.3  # factor on the best time of stage one; the noise between the stages is far smaller

@@ -33,7 +33,7 @@ from ..backends.opencl.discovery import load
 from ..backends.opencl.group_limits import GroupLimits
 from ..backends.opencl.programs import build
 from ..measuring.expected_outputs import prepare_arrays
-from ..measuring.worker.parent_death import die_with_parent
+from ..processes import die_with_parent
 from .oclgrind import LOG, PLATFORM
 
 SIZES = (8, 16, 17, 32, 33, 64, 100, 128, 256)  # of whole-number features in small problems: round and odd ones

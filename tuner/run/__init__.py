@@ -1,7 +1,7 @@
 """A run: a plan is searched by what measures it, and every measurement becomes a record in the journal.
 
 `plan` says what is searched, with which budget and how. `search` asks the strategy and keeps the trials of one task.
-What measures is this machine (`local_run`), a data set that answers from its records (`members.replay`), or the
+What measures is this machine (`local_run`), a data set that answers from its records (`local_run.replay`), or the
 members of a fleet (`fleet.run`). The same plan gives the same kind of results on all of them, but they promise
 different things:
 

@@ -14,10 +14,9 @@ from seqtune.data.record import Measurement, Status
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from ..measuring.batches import compare_batch
 from ..measuring.comparison import typical
 from ..measuring.deadline import Deadline, OutOfTime
-from ..measuring.runner import Measurer
+from ..measuring.runner import Measurer, compare_batch
 from ..measuring.timing import Options
 from .plan import Finals
 

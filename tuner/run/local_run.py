@@ -7,19 +7,24 @@ in seconds includes the finals, so the search ends earlier by their expected tim
 from __future__ import annotations
 
 import math
+import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
 
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.errors import InterruptedTuning, UnpreparedError
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.task import Task
 
 from ..measuring.deadline import Deadline, OutOfTime
-from ..measuring.runner import Measurer
+from ..measuring.recorded_measurer import RecordedMeasurer
+from ..measuring.runner import Measurer, Runner
 from .finals import measure_finals
 from .plan import DEFAULT_OPTIONS, UNLIMITED, Budget, Plan, Skipped, TuningOptions
 from .result import TuningResult
@@ -137,3 +142,36 @@ class MeasuredSearch:
                 search.journal.add(replace(search.record_of(configuration, measurement, "final"), session=session))
             measured = finals if search.accept_finals(finals) else None
         return search.result_of(measured)
+
+
+class Run(Protocol):
+    """A plan with the members that measure it. The package says what each kind of run promises."""
+
+    @property
+    def skipped(self) -> Sequence[Skipped]:
+        """The problems that were left out so far, with the reasons."""
+        ...
+
+    def results(self) -> Iterator[TuningResult]:
+        """Run, and yield each result when it is known. Raises InterruptedTuning on Ctrl-C, with the results so far."""
+        ...
+
+
+@contextmanager
+def this_machine(plan: Plan, device: Device, journal: str | Path | None) -> Iterator[LocalRun]:
+    """Open a device of this machine and the journal (None: the user's), and make a run of the plan."""
+    with Journal(journal) as records, Runner(device) as runner:
+        runner.start()
+        yield LocalRun(plan, records, runner)
+
+
+@contextmanager
+def replay(plan: Plan, recorded: RecordedMeasurer) -> Iterator[LocalRun]:
+    """Make a run of the plan that measures nothing. Its journal is temporary.
+
+    A configuration that is not recorded did not fail, so it is not counted, and nothing stands in for the default.
+    """
+    options = replace(plan.options, defaults=lambda task: (task.default,), counts_as_failure=recorded.has)
+    with tempfile.TemporaryDirectory(prefix="seqtune-") as folder, \
+            Journal(Path(folder) / "replay.sqlite") as records:
+        yield LocalRun(replace(plan, options=options), records, recorded)

@@ -12,6 +12,9 @@ Moves are decided by Welch's t-test, as published: one-sided, for unequal varian
 times and are no pairs, so it cannot use `measuring.comparison`, which says what is faster everywhere else. The tail of
 Student's distribution is a regularised incomplete beta function, computed by its continued fraction (Lentz's method;
 DLMF 8.17.22).
+
+Seeded Droplet Search first measures the predictor's proposals, the context's `seeds`, since the tuner never imports the
+predictor, and begins the descent at the best of them. Its name in the table of strategies is `predictor`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqtune.kernels.launches.library_call import LibraryCall
+from seqtune.kernels.launches.implementation import LibraryCall
 
 IMPLEMENTATION = LibraryCall(
     "clblast", "the call of CLBlastSgemm with all copies that it makes; program built before, once")

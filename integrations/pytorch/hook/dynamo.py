@@ -39,8 +39,7 @@ from seqtune.networks.plan.precision import TOLERANCES, checked_precision
 from seqtune.networks.program.device_threads import TURN, device_of_pytorch
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.tuner.measuring.deadline import NETWORK, Deadline
-from seqtune.tuner.measuring.stopwatch import Stopwatch
+from seqtune.tuner.measuring.deadline import NETWORK, Deadline, Stopwatch
 
 from .tools import TOOLS, Tools, warn_of_load
 

@@ -59,8 +59,7 @@ from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import device_of_pytorch, one_at_a_time
 from seqtune.networks.selection.choices import Choice, SavedChoices
 from seqtune.networks.selection.selection import LayerSelection
-from seqtune.tuner.measuring.deadline import NETWORK, Deadline
-from seqtune.tuner.measuring.stopwatch import Stopwatch
+from seqtune.tuner.measuring.deadline import NETWORK, Deadline, Stopwatch
 
 from .tools import TOOLS, Tools, warn_of_load
 

@@ -6,6 +6,8 @@ in the CUTLASS documentation ("Efficient GEMM in CUDA").
 
 Shared memory holds a ring of `stages` stages, each with a tile of A and one of B, then two barriers for every stage:
 `full` (the bytes are there) and `empty` (every warp that multiplies is done with them).
+
+Source of the epilogue: PTX ISA 8.x, "Register Fragments for wgmma.mma_async.m64nNk16".
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""WarpgroupTile: the numbers that determine the text of a matrix product on Hopper."""
+"""WarpgroupTile: the numbers that determine the text of a matrix product on Hopper.
+
+A stage of the ring holds each matrix as bulk tensor copies write it and products of a warpgroup read it. Source: PTX
+ISA 8.x, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "Matrix Descriptor Format" and "Tensors: Swizzling
+Modes".
+"""
 
 from __future__ import annotations
 

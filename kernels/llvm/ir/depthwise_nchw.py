@@ -17,7 +17,7 @@ from ..launch import Launch, Phase
 from ..text.formula import Formula
 from ..text.writer import ENTRY, Writer, declarations, in_order, zero_floats
 from .epilogue import declare_epilogue, finished
-from .workspace import pieces, write_piece
+from .tiling import pieces, write_piece
 
 # Launch arguments in order, each an i64; steps are counted in floats.
 FIELDS = (

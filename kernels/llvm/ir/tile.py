@@ -28,9 +28,9 @@ from ..text.elements import FP32, Element, WordProducts
 from ..text.formula import Formula
 from ..text.quads import FLOATS, at_once, declare_quads, multiply_quads
 from ..text.writer import Writer
-from .borders import Borders, Taps
 from .epilogue import Store, declare_epilogue
 from .task_loops import ENTRIES, FUSED_FIELDS, loops, signature
+from .tiling import Borders, Taps
 
 # Work of one pass of the innermost loop; c<n> is n input channels of one filter tap.
 BODIES = ("row", "filter", "c1", "c2", "c4", "c8")

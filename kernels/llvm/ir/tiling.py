@@ -1,6 +1,11 @@
 """Tiling: the division of a convolution or matrix product into tiles, tasks and packed panels.
 
-The columns of a matrix product are its output channels k."""
+The columns of a matrix product are its output channels k.
+
+Each thread has a slice of the workspace. Tasks are split evenly over the threads (`seqtune.kernels.llvm.launch`), so
+the first task of a thread's share identifies the thread: the least i with floor(tasks * i / threads) = begin, which is
+ceil(begin * threads / tasks).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from ...devices.element_types import encode
 from ...launches.implementation import Array
 from ...problem import Problem
 from ..aligned import aligned
+from ..text.writer import Writer
 
 MOST_UNEVEN = 1.1  # the largest share of a thread, as a multiple of an equal share
 
@@ -142,3 +148,37 @@ def pack_pairs(weights: Array, groups: int, lanes: int, taps_outside: bool) -> A
     pairs = np.stack([encode(half, "bf16") for half in halves], axis=-1,
                      out=aligned((*halves[0].shape, 2), np.uint16))
     return pairs.view(np.float32)[..., 0]
+
+
+Taps = tuple[tuple[int, ...], ...]  # for every filter column: the pixels of the tile to which it applies
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """Zero padding that tiles leave out. A tile is one row high; only the first and last of a row reach padding."""
+
+    left: int  # columns of padding before the first pixel's first tap
+    right: int  # columns from the input's last to the last pixel's last tap
+    stride: int
+    dilation: int
+    whole: bool  # a tile covers a whole row
+
+    def taps(self, s: int, tile_w: int, left: bool, right: bool) -> Taps:
+        """The pixels to which each filter column applies, in a tile at the given ends of its row."""
+        def inside(pixel: int, column: int) -> bool:
+            begin = pixel * self.stride + column * self.dilation
+            end = (tile_w - 1 - pixel) * self.stride + (s - 1 - column) * self.dilation
+            return (not left or begin >= self.left) and (not right or end >= self.right)
+
+        return tuple(tuple(pixel for pixel in range(tile_w) if inside(pixel, column)) for column in range(s))
+
+
+def pieces(threads: int, tasks: int) -> int:
+    """The number of slices. With one task, one slice; otherwise any thread may receive work, so one per thread."""
+    return threads if tasks > 1 else 1
+
+
+def write_piece(write: Writer, threads: str, tasks: str, floats: str) -> str:
+    """The pointer to the slice of the thread whose share begins with the task %begin; a slice has `floats` floats."""
+    up = write.add(write.mul("%begin", threads), write.i64("sub", tasks, 1))
+    return write.at("%workspace", write.mul(write.i64("udiv", up, tasks), floats))

@@ -20,8 +20,8 @@ from functools import lru_cache
 from ..text.formula import Formula
 from ..text.writer import ENTRY, Writer, copy_floats, declarations, zero_floats
 from .epilogue import OTHER_FIELDS, Grid, declare_epilogue, finished, other_base
+from .tiling import write_piece
 from .winograd_transforms import Lanes, input_values, output_values, square, transposed
-from .workspace import write_piece
 
 # Launch arguments in order, each an i64; offsets and steps are in floats.
 FIELDS = (

@@ -25,7 +25,7 @@ from .results import Tuned, TuningReport
 if TYPE_CHECKING:
     from seqtune.tuner.fleet.member_state import FleetProgress
     from seqtune.tuner.load import LoadMeter
-    from seqtune.tuner.run.members import Run
+    from seqtune.tuner.run.local_run import Run
     from seqtune.tuner.run.plan import Budget, Plan, TuningProgress
 
 DEFAULT_TRIALS = 200  # trials of a search without a budget
@@ -109,7 +109,7 @@ def _opened(plan: Plan, device: Device | str | None, journal: str | Path | None,
 def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_default: bool,
                      note: Say) -> Iterator[Opened]:
     from seqtune.tuner.measuring.tensor_limit import check_measurable
-    from seqtune.tuner.run.members import this_machine
+    from seqtune.tuner.run.local_run import this_machine
 
     if not can_run(device.backend):
         raise MisuseError(f"kernels of {device.backend} cannot be run here, so there is nothing to measure; "
@@ -131,7 +131,7 @@ def _on_this_machine(plan: Plan, device: Device, journal: str | Path | None, is_
 
 @contextmanager
 def _in_replay(plan: Plan, device: Device | str | None, data: str | Path) -> Iterator[Opened]:
-    from seqtune.tuner.run.members import replay
+    from seqtune.tuner.run.local_run import replay
 
     from ..replaying import recorded_measurer
 

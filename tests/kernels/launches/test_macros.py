@@ -13,7 +13,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call import BufferArgument
 from seqtune.kernels.launches.call_declaration import DeclaredArgument, call_of
-from seqtune.kernels.launches.macros import without_definitions
+from seqtune.kernels.launches.includes import without_definitions
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.problem_sets.parse import parse_problem
 from tests.support.libraries.stencil import write

@@ -10,7 +10,7 @@ import pytest
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.llvm.ir import depthwise_nchw as llvm_depthwise_planes
 from seqtune.kernels.llvm.ir import winograd_stages as llvm_winograd_loops
-from seqtune.kernels.llvm.ir.workspace import pieces
+from seqtune.kernels.llvm.ir.tiling import pieces
 from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel

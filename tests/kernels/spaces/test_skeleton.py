@@ -16,9 +16,8 @@ from seqtune.kernels.problem_sets.sampler import sample_problems
 from seqtune.kernels.registry import kernel, names
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.spaces.row_cache import Names
-from seqtune.kernels.spaces.row_values import RowValues
 from seqtune.kernels.spaces.skeleton import LazySkeleton, Skeleton
-from seqtune.kernels.spaces.value_tables import tables_of
+from seqtune.kernels.spaces.value_tables import RowValues, tables_of
 from tests.support.devices import DEVICES, device_of
 
 NAMES = [name for name in names() if kernel(name).backends[0] in DEVICES]

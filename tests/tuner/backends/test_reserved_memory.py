@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.devices.element_types import ELEMENT_TYPES, decode, element_type
-from seqtune.tuner.backends import reserved_memory
+from seqtune.tuner.backends import host_memory
 from seqtune.tuner.backends.backend import LaunchError
 from seqtune.tuner.backends.guarded_buffers import MARGIN, GuardedBuffers
-from seqtune.tuner.backends.host_memory import HostMemory
+from seqtune.tuner.backends.host_memory import LEAST_MARGIN, LINE, PAGE, STAGGERED, HostMemory, ReservedMemory, margins
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
 from seqtune.tuner.backends.opencl.calls import OpenCLCalls
-from seqtune.tuner.backends.reserved_memory import LEAST_MARGIN, LINE, PAGE, STAGGERED, ReservedMemory, margins
 
 FLOATS = [name for name, element in ELEMENT_TYPES.items() if element.is_float]
 
@@ -28,9 +27,9 @@ FLOATS = [name for name, element in ELEMENT_TYPES.items() if element.is_float]
 @pytest.fixture
 def warned_anew() -> Iterator[None]:
     """The warning of a refusal is issued as in a new process."""
-    reserved_memory._warn.cache_clear()
+    host_memory._warn.cache_clear()
     yield
-    reserved_memory._warn.cache_clear()
+    host_memory._warn.cache_clear()
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 20), st.sampled_from([LINE, 128, 512]))
@@ -42,7 +41,7 @@ def test_a_buffer_is_aligned_and_ends_near_the_border_of_a_page(size: int, numbe
     assert LEAST_MARGIN <= before < LEAST_MARGIN + PAGE
 
 
-@pytest.mark.parametrize("size", [1, PAGE, 3 * PAGE - 100, reserved_memory.HUGE_FROM + 5])
+@pytest.mark.parametrize("size", [1, PAGE, 3 * PAGE - 100, host_memory.HUGE_FROM + 5])
 def test_memory_ends_where_a_page_ends_and_keeps_what_it_held(size: int) -> None:
     memory = ReservedMemory(size)
     assert memory.bytes.nbytes == size

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqtune.tuner.measuring.deadline import Deadline
-from seqtune.tuner.measuring.stopwatch import Stopwatch
+from seqtune.tuner.measuring.deadline import Deadline, Stopwatch
 
 
 class Clock:

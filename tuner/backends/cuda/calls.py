@@ -27,7 +27,7 @@ from seqtune.kernels.resource_usage import ResourceUsage
 
 from ..backend import LaunchError
 from ..called_executable import Resets
-from ..compiled_step import resource_usage
+from ..compilers import resource_usage
 from ..guarded_buffers import MARGIN
 from .compiler import Image, compiled_steps
 from .driver import Gpu, TimedGraph

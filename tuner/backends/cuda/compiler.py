@@ -24,7 +24,7 @@ from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError
-from ..compiled_step import CompiledStep
+from ..compilers import CompiledStep
 from ..image_cache import ImageCache
 from .resources import Resources, read_resources, read_spills
 

@@ -2,6 +2,9 @@
 
 The compiled image states everything but the spills, which only the assembler's messages tell (`ptxas -v`). The numbers
 of attributes are those that `cuobjdump -elf` prints as EIATTR_REGCOUNT and so on.
+
+The image is an ELF file of 64 bits with sections, symbols and attributes. It may come from a damaged cache, so every
+offset and size is checked before it is used.
 """
 
 from __future__ import annotations

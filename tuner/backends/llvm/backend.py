@@ -28,9 +28,8 @@ from ..host_memory import HostMemory
 from ..stored_operands import StoredOperands
 from .compiler import CompiledModule, Compiler, capabilities, instruction_sets
 from .cores import usable_cpus
-from .kernel_job import KernelJob
 from .probe import LLVMReferenceWork
-from .threads import Threads
+from .threads import KernelJob, Threads
 
 MOST_KEPT = 1 << 30  # bytes of operands in their stored forms: several packings of the largest weights
 

@@ -15,7 +15,7 @@ from seqtune.kernels.llvm.launch import llvm_implementation
 from seqtune.kernels.problem import Problem
 
 from ..backend import BuildError
-from ..compiled_step import CompiledStep
+from ..compilers import CompiledStep
 from .compiler import INSTRUCTION_SETS, OPTIONS, flags_for, host_features, text_for
 from .facts import cpu_name
 

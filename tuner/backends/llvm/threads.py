@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import struct
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from string import Template
 from typing import Any
 
@@ -21,10 +22,11 @@ from numpy.typing import NDArray
 
 from seqtune.kernels.files import sections
 from seqtune.kernels.llvm.launch import Launch
+from seqtune.kernels.operations.operation import MOST_OPERANDS
 
 from ...processes import unpinned
 from .arm_features import is_arm
-from .compiler import Compiler
+from .compiler import CompiledModule, Compiler
 from .cores import usable_cpus
 
 SPINS = 4000  # pauses before a thread sleeps: some tens of microseconds
@@ -155,3 +157,46 @@ def make_job(buffers: tuple[int, ...], arguments: NDArray[np.int64],
     """
     flat = [number for phase in phases for number in phase]
     return np.array([*buffers, arguments.ctypes.data, len(phases), *flat], np.int64)
+
+
+class Turn:
+    """A lock that a thread may take several times. A forked process does not wait for threads that it does not have."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_others)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def _forget_others(self) -> None:
+        if self._lock.acquire(blocking=False):  # it is free, or the forking thread has it
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
+
+
+_ADDRESSES = struct.Struct(f"={MOST_OPERANDS + 2}q")  # the first words of a job
+
+
+class KernelJob:
+    """A job of `Threads`. `bind` writes its memory and the threads read it, so one caller uses it at a time."""
+
+    def __init__(self, module: CompiledModule, launch: Launch) -> None:
+        self._module = module  # its code lives as long as the job
+        self._arguments = np.array(launch.arguments, np.int64)
+        self._job = make_job((0,) * (MOST_OPERANDS + 2), self._arguments, phases_of(launch, module.address))
+        self._words = self._job.data
+        self.address = int(self._job.ctypes.data)
+
+    def bind(self, operands: Sequence[int], y: int, workspace: int) -> None:
+        """Set the addresses of the operands, in the operation's order, of the output and of the workspace."""
+        further = operands[MOST_OPERANDS:]
+        absent = (0,) * (MOST_OPERANDS - len(operands))
+        _ADDRESSES.pack_into(self._words, 0, *operands[:MOST_OPERANDS], *absent, y, workspace)  # cheaper than NumPy's
+        if further:
+            self._arguments[len(self._arguments) - len(further):] = further

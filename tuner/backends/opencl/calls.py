@@ -22,8 +22,7 @@ from seqtune.kernels.launches.implementation import KernelSource
 from ..backend import BuildError, LaunchError
 from ..called_executable import Resets, WallTimer, group_size, values_of
 from ..guarded_buffers import MARGIN
-from ..host_memory import HostMemory
-from ..reserved_memory import LINE, PAGE, ReservedMemory
+from ..host_memory import LINE, PAGE, HostMemory, ReservedMemory
 from .group_limits import GroupLimits
 from .programs import error_line
 

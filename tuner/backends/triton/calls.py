@@ -26,7 +26,7 @@ from seqtune.kernels.triton.text import constants_of
 
 from ..backend import DeviceLost, LaunchError
 from ..called_executable import CallTimer, Resets, WallTimer
-from ..compiled_step import resource_usage
+from ..compilers import resource_usage
 from ..guarded_buffers import MARGIN
 from .compiler import FUSION, OPTIONS, TritonBinary, compile_call, function_of, integer_of, tuner_of, untuned
 

@@ -30,7 +30,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.triton.text import constants_of
 
 from ..backend import BuildError
-from ..compiled_step import CompiledStep
+from ..compilers import CompiledStep
 from ..cuda.resources import read_resources
 
 OPTIONS = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")  # of Triton's compiler

@@ -63,10 +63,10 @@ from ...backends.backend import (
     build_executable,
     open_backend,
 )
+from ...processes import die_with_parent
 from ..expected_outputs import Expectation, NoExpectation, prepare_arrays, prepare_outputs
 from ..pace import Pace
 from ..timing import Options, check_and_compare, check_and_time, measured, prepare
-from .parent_death import die_with_parent
 
 Message = dict[str, Any]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...text.writer import ENTRY, Writer, declarations, zero_floats
-from ..workspace import write_piece
+from ..tiling import write_piece
 from .key_spans import FIELDS, VALUES, inverse_of, merge
 from .weights import LOWEST, constant, larger, number, weight
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...text.writer import ENTRY, Writer, copy_floats, declarations
-from ..workspace import write_piece
+from ..tiling import write_piece
 from .query_tile import FIELDS, QueryTile
 from .transposition import DECLARATIONS
 

@@ -17,7 +17,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import Answering
 from seqtune.tuner.backends.backend import BuildError
-from seqtune.tuner.backends.compiled_step import resource_usage
+from seqtune.tuner.backends.compilers import resource_usage
 from seqtune.tuner.backends.triton.compiler import FUSION, TritonCompiler, target_of
 from seqtune.tuner.compile_check import contradictions_of
 from tests.support.devices import described_gpu
