@@ -24,10 +24,10 @@ import psutil
 import seqtune
 from seqtune.__main__ import main
 from seqtune.api.tuning import fleet
-from seqtune.tuner.fleet import answers, control
+from seqtune.tuner.fleet import control
 from seqtune.tuner.fleet import run as fleet_run
 from seqtune.tuner.fleet.engine import Answered, Event, Joined, Left
-from seqtune.tuner.fleet.group_search import GroupSearch
+from seqtune.tuner.fleet.group_search import GroupSearch, JournalWriter
 from seqtune.tuner.fleet.on_ray import cluster as ray_cluster
 from seqtune.tuner.fleet.on_ray import engine as ray_engine
 from seqtune.tuner.fleet.run import FleetRun
@@ -119,9 +119,9 @@ def stopped(journal: str, name: str) -> Answer:
 
 def killed(journal: str) -> Answer:
     """Tune on two local members. The driver is killed when it has written the first records."""
-    write = answers.JournalWriter.write
+    write = JournalWriter.write
 
-    def watched(writer: answers.JournalWriter) -> list[GroupSearch]:
+    def watched(writer: JournalWriter) -> list[GroupSearch]:
         proved = len(writer.unwritten)
         searches = write(writer)
         if searches:
@@ -129,7 +129,7 @@ def killed(journal: str) -> Answer:
             os.kill(os.getpid(), signal.SIGKILL)
         return searches
 
-    setattr(answers.JournalWriter, "write", watched)  # noqa: B010 - as above
+    setattr(JournalWriter, "write", watched)  # noqa: B010 - as above
     return finished(journal)
 
 
