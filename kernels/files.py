@@ -15,7 +15,7 @@ from pathlib import Path
 from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line, shown
 
 LONGEST_NAME = 255  # bytes of a file's name, on the usual file systems
-TEXTS = (".cu", ".cl", ".ll", ".txt")  # suffixes of files with sections: sources in other languages, and tables
+TEXTS = (".c", ".cu", ".cl", ".ll", ".txt")  # suffixes of files with sections: sources in other languages, and tables
 SCRATCH = ".new"  # the end of the names of scratch files, which begin with a dot
 # The system's errors that a wrong name or folder of an output causes; other errors, such as a full disk, are failures.
 MISPLACED = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.EROFS,

@@ -6,6 +6,7 @@ Its code also runs llvm.gemm_bf16 and llvm.gemm_int8.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from string import Template
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from seqtune.errors import KernelError
 
 from ..cache_lines import gemm_lines
 from ..devices.device import Device
+from ..files import sections
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
@@ -27,27 +29,6 @@ from .text.quads import reads_quads
 
 # SSE multiplies in place, so no register is reserved for inputs. Some configurations spill: a model can learn which.
 _INPUT_REGISTER = "(0 if instruction_set == 'sse' else 1)"
-
-_PACK_TEXT = """\
-static void {name}(const int8_t *weights, void *packed)
-{{
-    int8_t *to = packed;
-    for (int64_t block = 0; block < {blocks}; block++) {{
-        const int64_t first = block * {lanes} < {n} - {lanes} ? block * {lanes} : {n} - {lanes};
-        for (int64_t lane = 0; lane < {lanes}; lane++, to += 4) {{
-            int32_t sum = 0;
-            for (int64_t step = 0; step < {k}; step++)
-                sum -= 128 * weights[step * {along} + (first + lane) * {across}];
-            memcpy(to, &sum, 4);
-        }}
-        for (int64_t step = 0; step < {k}; step += 4)
-        for (int64_t lane = 0; lane < {lanes}; lane++)
-        for (int64_t part = 0; part < 4; part++)
-            *to++ = weights[(step + part) * {along} + (first + lane) * {across}];
-    }}
-}}
-"""
-
 
 KERNEL = Kernel.of(
     name="llvm.gemm",
@@ -172,7 +153,8 @@ class LLVMGemm:
             return None
         n, k, lanes = problem.size("n"), problem.size("k"), _lanes(configuration)
         step = (1, k) if problem["trans_b"] == "yes" else (n, 1)
-        return _PACK_TEXT.format(name=name, lanes=lanes, n=n, k=k, blocks=-(-n // lanes), along=step[0], across=step[1])
+        return Template(sections(__file__, "packing.c")["int8"]).substitute(
+            name=name, lanes=lanes, n=n, k=k, blocks=-(-n // lanes), along=step[0], across=step[1])
 
 
 def _tiling(problem: Problem, device: Device, configuration: Configuration) -> Tiling:

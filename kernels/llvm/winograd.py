@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from string import Template
 
 from ..cache_lines import conv2d_lines
 from ..devices.device import Device
+from ..files import sections
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.implementation import Array, KernelSource
 from ..problem import Problem
@@ -30,27 +32,6 @@ PREFETCH = 8192  # bytes ahead in the packed filter; up to twice as fast if few 
 # Nothing in memory is read earlier than here. Without it, LLVM reads neighbouring channels of a tile together on ARM,
 # where it then lacks registers: a body of 12 x 2 vectors and two channels loaded 57 on an Apple M1, instead of 28.
 _IN_ORDER = 'call void asm sideeffect "", "~{memory}"()'
-
-_PACK_TEXT = """\
-static void {name}(const float *weights, void *packed)
-{{
-    static const double transform[{points}][9] = {{
-        {rows}}};
-    float *to = packed;
-    for (int64_t block = 0; block < {blocks}; block++)
-    for (int64_t point = 0; point < {points}; point++)
-    for (int64_t channel = 0; channel < {c}; channel++)
-    for (int64_t lane = 0; lane < {lanes}; lane++) {{
-        const int64_t first = block * {lanes} < {k} - {lanes} ? block * {lanes} : {k} - {lanes};
-        const float *taps = weights + ((first + lane) * {c} + channel) * 9;
-        double sum = 0;
-        for (int tap = 0; tap < 9; tap++)
-            sum += transform[point][tap] * taps[tap];
-        *to++ = (float)sum;
-    }}
-}}
-"""
-
 
 KERNEL = Kernel.of(
     name="llvm.winograd",
@@ -217,8 +198,9 @@ class Winograd:
         m, lanes = self.packing(problem, configuration)
         transform = filter_transform(m)
         rows = ",\n        ".join("{" + ", ".join(map(repr, row)) + "}" for row in transform.tolist())
-        return _PACK_TEXT.format(name=name, points=len(transform), rows=rows, lanes=lanes, k=problem.size("k"),
-                                 c=problem.size("c"), blocks=-(-problem.size("k") // lanes))
+        return Template(sections(__file__, "packing.c")["winograd"]).substitute(
+            name=name, points=len(transform), rows=rows, lanes=lanes, k=problem.size("k"), c=problem.size("c"),
+            blocks=-(-problem.size("k") // lanes))
 
 
 def _lines(floats: int) -> int:

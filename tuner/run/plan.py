@@ -50,21 +50,6 @@ class TuningProgress:
     best: float  # least time so far, in seconds
 
 
-def no_seeds(task: Task) -> Sequence[Configuration]:
-    """Begin a search without proposals."""
-    return ()
-
-
-def unknown_slowness(task: Task) -> Sequence[float]:
-    """Begin a search without an expected slowness of every configuration."""
-    return ()
-
-
-def count_every_failure(problem: Problem, configuration: Configuration) -> bool:
-    """Count every trial that is not correct as a failure."""
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class TuningOptions:
     """The options of searching, measuring and reporting."""
@@ -74,10 +59,10 @@ class TuningOptions:
     batch: int = BATCH  # proposals per `ask`
     measuring: Options = DEFAULTS
     finals: Finals = field(default_factory=Finals)
-    seeds: Callable[[Task], Sequence[Configuration]] = no_seeds  # first proposals, likeliest first
-    slowness: Callable[[Task], Sequence[float]] = unknown_slowness  # log(time / best time) to expect, by number
+    seeds: Callable[[Task], Sequence[Configuration]] = lambda task: ()  # first proposals, likeliest first
+    slowness: Callable[[Task], Sequence[float]] = lambda task: ()  # log(time / best time) to expect, by number
     defaults: Callable[[Task], Iterable[Configuration]] = default_and_stand_ins  # the first that runs is compared with
-    counts_as_failure: Callable[[Problem, Configuration], bool] = count_every_failure  # of trials that are not correct
+    counts_as_failure: Callable[[Problem, Configuration], bool] = lambda *_: True  # of trials that are not correct
     progress: Callable[[TuningProgress], None] = silent
 
 
