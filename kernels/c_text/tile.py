@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..files import sections
 from ..launches.call import Call, CallStep, Packing
 from ..launches.entry_arguments import entry_arguments
 from ..launches.implementation import KernelSource
@@ -42,6 +43,8 @@ ARGUMENTS = (
     "padded", "planes", "padded_height", "row_floats", "margin",  # of the padded copy of the input
     "height", "width", "above", "before", "stride_h", "stride_w", "dilation_h", "dilation_w",  # for peeled padding
 )
+# The texts of `pad` by the kind of device.
+PADS = {kind: text.replace("SIGNATURE", signature(ARGUMENTS)) for kind, text in sections(__file__, "pad.cl").items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..c_text.direct import INCLUDES, TEXT_CONSTRAINTS, direct_call, direct_tile
 from ..c_text.prelude import program
-from ..c_text.text import signature
-from ..c_text.tile import ARGUMENTS, text
+from ..c_text.tile import PADS, text
 from ..devices.device import Device
 from ..kernel import Configuration, Kernel, Parameter
 from ..launches.call import Call
@@ -14,17 +13,8 @@ from ..problem import Problem
 
 PAD_GROUP = 256
 PAD_BLOCKS = 8  # blocks of the padding copy for each multiprocessor: 2,048 threads fill it
-# Neighbouring threads copy neighbouring floats.
-_PAD = f"""
-__kernel GROUP({PAD_GROUP}, 1) void pad({signature(ARGUMENTS)}) {{
-  const int length = row_floats + 2 * margin, total = planes * padded_height * length;
-  for (int i = get_global_id(0); i < total; i += get_global_size(0)) {{
-    const int row = i / length, column = i % length - margin, line = row % padded_height - above;
-    const int inside = line >= 0 && line < height && column >= 0 && column < row_floats;
-    workspace[i] = inside ? x[(row / padded_height * height + line) * row_floats + column] : 0.0f;
-  }}
-}}
-"""
+
+_PAD = PADS["gpu"].replace("PAD_GROUP", f"{PAD_GROUP}")
 
 KERNEL = Kernel.of(
     name="cuda.direct",

@@ -10,11 +10,10 @@ import pytest
 from seqtune.data.record import Status
 from seqtune.kernels.c_text import pixel_vectors
 from seqtune.kernels.c_text.text import OPTIONS, head
-from seqtune.kernels.c_text.tile import RegisterTile, text
+from seqtune.kernels.c_text.tile import PADS, RegisterTile, text
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.opencl import direct
-from seqtune.kernels.opencl.register_tile import PAD
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.tuner.backends.opencl.backend import OpenCLBackend
@@ -43,7 +42,7 @@ def settings(**chosen: int | str) -> Configuration:
 def test_vectors_along_pixels_compute_the_same(backend: OpenCLBackend, monkeypatch: pytest.MonkeyPatch,
                                                problem: Problem, configuration: Configuration) -> None:
     monkeypatch.setattr(direct, "tile_source", lambda tile: KernelSource(
-        head(tile.vector) + PAD + text(tile, pixels=True), OPTIONS))
+        head(tile.vector) + PADS["any"] + text(tile, pixels=True), OPTIONS))
     operands, expected = prepare(problem)
     executable = backend.build(problem, kernel("opencl.direct"), configuration)
     measurement, _ = check(executable, operands, expected)
