@@ -54,8 +54,7 @@ def _function(chosen: Chosen, values: list[Any], layer: Layer, stack: ExitStack)
     """The call of the folder's NAME_run on memory that is there. Raises SeqtuneError if it does not compile."""
     from seqtune.kernels.llvm.aligned import address_of, aligned
     from seqtune.kernels.llvm.launch import llvm_implementation
-    from seqtune.tuner.building.chosen import files_of
-    from seqtune.tuner.building.folder import write_folder
+    from seqtune.tuner.building.chosen import files_of, write_folder
 
     folder = Path(stack.enter_context(TemporaryDirectory())) / NAME
     write_folder(files_of([chosen]), folder)

@@ -17,8 +17,7 @@ from ..launches.call import Call
 from ..launches.implementation import Array
 from ..launches.indexing import offsets_fit
 from ..problem import Problem
-from .source.shared_block import SharedBlock, shared_call
-from .source.shared_parameters import CONSTRAINTS, DEFAULT, DERIVED, PARAMETERS, numbers
+from .source.shared_block import CONSTRAINTS, DEFAULT, DERIVED, PARAMETERS, SharedBlock, numbers, shared_call
 from .source.shared_text import text, width
 
 KERNEL = Kernel.of(

@@ -1,4 +1,9 @@
-"""Declared kernels: the kernels of a library's document, checked and made into `Kernel` objects."""
+"""Declared kernels: the kernels of a library's document, checked and made into `Kernel` objects.
+
+The arrays that are restored before each launch that counts, where the check's launch changed them, are part of a
+kernel's version, because times of launches that began with the results of earlier ones are of other work. A program
+restores its own arrays.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +18,12 @@ from ..devices.accelerators import ACCELERATORS, BACKENDS, described
 from ..devices.device import Device
 from ..expression import Expression
 from ..kernel import Constraint, Kernel, Parameter, Setting, are_whole, identity
+from ..launches.call_declaration import DeclaredArgument, rewritten_inputs
 from ..operations.operation import Operation
 from .declared_operation import DeclaredOperation, expression_of
 from .digests import digest_of, source_digests
 from .document import KernelDocument, SourceSection
 from .fault import KEY, DocumentFault, at_path
-from .restoring import restored_arrays
 from .run_code import run_code
 
 OWN_BACKENDS = ("llvm", "opencl", "command", *BACKENDS)  # whose devices have known facts; others may have any
@@ -184,3 +189,22 @@ def former_versions(document: KernelDocument, operation: Operation, files: Mappi
 def _with_fractions(document: KernelDocument) -> list[str]:
     """The names of the parameters with fractions or booleans."""
     return sorted(name for name, parameter in document.parameters.items() if not are_whole(parameter.values))
+
+
+def restored_arrays(document: KernelDocument, operation: Operation) -> tuple[str, ...]:
+    """The names of the arrays that may be restored, in the order of the operation. Raises ExpressionError, FormatError.
+
+    A kernel that only runs a program has none.
+    """
+    if not isinstance(operation, DeclaredOperation) or not (document.implementation or _sources(document)):
+        return ()
+    work = operation.document
+    swapped = {name for section in _sources(document) for name in rewritten_inputs(
+        map(DeclaredArgument.of, section.arguments), work.inputs, work.outputs)}
+    inputs = (name for name, declared in work.inputs.items() if declared.restore or name in swapped)
+    return (*inputs, *(name for name, declared in work.outputs.items()
+                       if declared.values is not None and declared.restore))
+
+
+def _sources(document: KernelDocument) -> list[SourceSection]:
+    return [section for section in document.sections().values() if isinstance(section, SourceSection)]

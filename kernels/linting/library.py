@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from seqtune.errors import FormatError, MisuseError, ProblemError
 
+from ..libraries.declared_kernel import restored_arrays
 from ..libraries.document import KernelDocument
 from ..libraries.fault import KeyPath
 from ..libraries.library import Library
-from ..libraries.restoring import restored_arrays
 from ..operations.operation import Operation
 from ..operations.table import operation
 from ..problem import Problem

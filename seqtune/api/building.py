@@ -10,8 +10,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Task
 from seqtune.tuner.building.built_kernel import BuiltKernel, built_kernel
-from seqtune.tuner.building.chosen import Chosen, files_of
-from seqtune.tuner.building.folder import check_free, write_folder
+from seqtune.tuner.building.chosen import Chosen, check_free, files_of, write_folder
 from seqtune.tuner.remembered import remembered_winners
 
 from ..errors import CheckpointError, KernelError, MisuseError, shown

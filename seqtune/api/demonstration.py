@@ -9,7 +9,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.say import Say, silent
 from seqtune.predictor.predictors import named_predictor
-from seqtune.tuner.building.folder import check_free
+from seqtune.tuner.building.chosen import check_free
 from seqtune.tuner.measuring.deadline import SECONDS
 
 from ..errors import FormatError, SeqtuneError

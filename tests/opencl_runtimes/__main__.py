@@ -96,8 +96,8 @@ def open_runtime(runtime: str) -> OpenCLBackend:
     """Open the first device of the runtime, without measuring its rates. Raises UnavailableError."""
     from seqtune.kernels.devices.device import Device
     from seqtune.tuner.backends.opencl.backend import OpenCLBackend
+    from seqtune.tuner.backends.opencl.calls import GroupLimits
     from seqtune.tuner.backends.opencl.discovery import load
-    from seqtune.tuner.backends.opencl.group_limits import GroupLimits
     from seqtune.tuner.backends.opencl.pocl import repair
     from seqtune.tuner.backends.stored_operands import StoredOperands
 

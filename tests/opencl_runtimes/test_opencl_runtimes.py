@@ -25,7 +25,7 @@ from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.space import spaces_for
 from seqtune.predictor.answering import answering
-from seqtune.tuner.backends.opencl.group_limits import GroupLimits
+from seqtune.tuner.backends.opencl.calls import GroupLimits
 from seqtune.tuner.measuring.timing import prepare
 backend, device = open_runtime("oclgrind"), PHONES[int(sys.argv[1])].device
 assert backend.handle.max_work_group_size == device.max_work_group

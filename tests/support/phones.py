@@ -16,7 +16,7 @@ from typing import Any
 
 from seqtune.kernels.devices.device import Device
 from seqtune.tuner.backends.opencl import discovery
-from seqtune.tuner.backends.opencl.group_limits import GroupLimits
+from seqtune.tuner.backends.opencl.calls import GroupLimits
 from seqtune.tuner.backends.opencl.probe import Rates
 
 LOCAL, GLOBAL = 1, 2  # CL_LOCAL and CL_GLOBAL

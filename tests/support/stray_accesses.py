@@ -28,9 +28,8 @@ from seqtune.tuner.backends.backend import Executable
 from seqtune.tuner.backends.called_executable import CalledExecutable
 from seqtune.tuner.backends.llvm.backend import LLVMBackend
 from seqtune.tuner.backends.llvm.discovery import device_of
-from seqtune.tuner.backends.opencl.calls import OpenCLCalls
+from seqtune.tuner.backends.opencl.calls import GroupLimits, OpenCLCalls
 from seqtune.tuner.backends.opencl.discovery import load
-from seqtune.tuner.backends.opencl.group_limits import GroupLimits
 from seqtune.tuner.backends.opencl.programs import build
 from seqtune.tuner.measuring.timing import Expected, check
 

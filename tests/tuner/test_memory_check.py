@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.tuner.memory_check import oclgrind
-from seqtune.tuner.memory_check.oclgrind import Stray, strays
+from seqtune.tuner.memory_check.check import Stray, library, strays
 from tests.support.libraries.stencil import STENCIL, write
 from tests.support.paths import ROOT
 
@@ -82,7 +81,7 @@ def test_without_the_simulator_the_command_says_how_to_get_it(
     assert "name its file" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(oclgrind.library() is None, reason="Oclgrind is not installed")
+@pytest.mark.skipif(library() is None, reason="Oclgrind is not installed")
 def test_races_stray_writes_and_divergence_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "groups.cl").write_text(SOURCE)
     path = write(tmp_path, LIBRARY)
@@ -106,7 +105,7 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.skipif(oclgrind.library() is None or sys.platform != "linux", reason="no Oclgrind, or not Linux")
+@pytest.mark.skipif(library() is None or sys.platform != "linux", reason="no Oclgrind, or not Linux")
 def test_a_kill_leaves_neither_files_nor_a_simulator_behind(tmp_path: Path) -> None:
     (tmp_path / "groups.cl").write_text(SOURCE.replace("int i", "for (volatile int k = 0; deed == 0; k++) ; int i"))
     path, temporary = write(tmp_path, LIBRARY), tmp_path / "temporary"

@@ -24,9 +24,8 @@ from seqtune.kernels.resource_usage import ResourceUsage
 from ..backends.compilers import OFFLINE_COMPILERS, resource_usage
 from ..backends.llvm.backend import constant_argument, plain_tensors
 from ..backends.stored_operands import stored
-from .chosen import Chosen, compiling, files_of
+from .chosen import Chosen, compiling, files_of, write_folder
 from .description import described_call, described_launch
-from .folder import write_folder
 from .operands import Packed, Place, Signature
 from .runners import BufferRunner, InPlaceRunner, open_runner
 

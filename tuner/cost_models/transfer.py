@@ -1,7 +1,7 @@
 """Transfer: predict a task's times from measurements of other devices and other problems, before anything is measured.
 
 Each measured task of the history is a *source*: log(time / best time) by the task's numbers. Sources of the same
-problem are used directly, and the more similar their device is, the more they count (`device_similarity`). Times of
+problem are used directly, and the more similar their device is, the more they count (`similarity`). Times of
 another architecture are smoothed over neighbours (`smoothed`), and those of another maker get a penalty for what
 another compiler may do (`gpu_launch`). Where there are none, or none measured a configuration, boosted trees fitted on
 the whole history predict the ratio. A configuration that failed elsewhere counts as slow. Without a history, the
@@ -10,6 +10,10 @@ analytic model's estimates of a GPU are the only source.
 Values are smoothed because what a compiler makes of one configuration depends on the architecture, and so do conflicts
 and the last wave's size. The fastest configuration elsewhere was lucky in these; one among fast neighbours is likelier
 to be fast on another device.
+
+Two devices of one architecture run the same machine code. Another generation of the same maker differs in caches, units
+and rates; another maker's device is also programmed through another compiler, and what is fast there tells little.
+Threads that work in lock step (a warp, a wave) decide which blocks leave lanes idle.
 """
 
 from __future__ import annotations
@@ -20,12 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.devices.accelerators import described
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 from .analytic import estimates
-from .device_similarity import DeviceKind, similarity
 from .features import features
 from .gpu_launch import penalty
 
@@ -217,3 +222,46 @@ def steps(space: SearchSpace) -> Iterator[tuple[Numbers, Numbers]]:
         first, second = order[:-1], order[1:]
         near = ((rows[first] != rows[second]).sum(axis=1) == 1) & (rows[first, column] != rows[second, column])
         yield first[near], second[near]
+
+
+# Factors of the weight of a device that differs. Near the optimum, log times of two generations differ by 0.02 to 0.5
+# (rms) on recorded spaces. No two GPUs of one architecture are there; these should differ by a few hundredths.
+OTHER_ARCHITECTURE = 0.2
+OTHER_WARP = 0.5
+OTHER_MAKER = 0.05  # 0.05 to 0.2 give about the same on recorded spaces; equal weights lose a tenth of the speed
+MAKERS = {"sm_": "nvidia", "gfx": "amd"}  # by the first letters of their architectures
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """The facts that two devices may have in common, as far as they are known."""
+
+    maker: str
+    architecture: str
+    warp: int  # threads that work in lock step; 0: not known
+
+    @classmethod
+    def of(cls, device: Device) -> DeviceKind:
+        """The kind of a device: by its own facts, or, if it is a name in records only, by the table of accelerators.
+
+        A device that the table lacks has the maker and architecture that its record names.
+        """
+        known = device
+        if "warp_size" not in dict(device.extra):
+            names = (device.model, device.name.partition(":")[2])
+            known = next((entry for name in names if (entry := described("triton", name)) is not None), device)
+        warp = dict(known.extra).get("warp_size", 0)
+        maker = MAKERS.get(known.architecture[:3], known.architecture)
+        return cls(maker, known.architecture, warp if isinstance(warp, int) else 0)
+
+
+def similarity(first: DeviceKind, second: DeviceKind) -> float:
+    """The weight of times on one device for what is expected on the other: 1 on the same architecture, else less."""
+    weight = 1.0
+    if first.architecture != second.architecture:
+        weight *= OTHER_ARCHITECTURE
+    if first.maker != second.maker:
+        weight *= OTHER_MAKER
+    if first.warp != second.warp and first.warp and second.warp:
+        weight *= OTHER_WARP
+    return weight

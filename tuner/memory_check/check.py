@@ -1,15 +1,20 @@
-"""MemoryCheck: runs a sample of a library's OpenCL configurations under Oclgrind, in a process of its own."""
+"""MemoryCheck: runs a sample of a library's OpenCL configurations under Oclgrind, in a process of its own.
+
+The simulator is Oclgrind (https://github.com/jrprice/Oclgrind; Debian's package `oclgrind` has version 21.10).
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from seqtune.errors import MisuseError, UnavailableError
@@ -19,8 +24,8 @@ from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.libraries.messages import messages_in_use
 from seqtune.kernels.say import Say, silent
 
+from ..backends.opencl.vendors import VARIABLE, folder_of
 from ..processes import python_path
-from .oclgrind import INSTALL, environment, library, strays
 
 SAMPLE = 20  # configurations of each kernel
 SECONDS = 60.0  # for one configuration
@@ -141,3 +146,51 @@ def _note(report: MemoryReport, running: dict[str, Any], message: dict[str, Any]
     for stray in strays(message["messages"][:_LONGEST_LOG]):
         finding = MemoryFinding(running["kernel"], stray.line, stray.what, running["problem"], running["settings"])
         report.findings.setdefault((finding.kernel, stray.line, stray.what), finding)
+
+
+LIBRARY = "liboclgrind-rt-icd.so"
+FOLDERS = ("/usr/lib/oclgrind", "/usr/local/lib/oclgrind", "/usr/lib64/oclgrind", "/usr/local/lib", "/usr/lib",
+           "/usr/lib/x86_64-linux-gnu/oclgrind", "/usr/lib/aarch64-linux-gnu/oclgrind")
+INSTALL = "Oclgrind is not installed (apt install oclgrind); set OCLGRIND_LIBRARY to the path of " + LIBRARY
+PLATFORM = "Oclgrind"
+LOG = "OCLGRIND_LOG"  # the variable that names the file of its messages
+_LINE = re.compile(r"At line (\d+)(?: \(column \d+\))? of (\S+?):?$")
+_ADDRESS = re.compile(r" address 0x[0-9a-f]+.*")
+_HEADS = ("Invalid ", "Read-write data race", "Write-write data race", "Work-group divergence", "Uninitialized ",
+          "Unaligned ", "Index ")
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """One message of the simulator: what happened, and where in the source."""
+
+    what: str  # "Invalid write of size 4 at global memory"
+    line: str  # "stencil.cl:12", two for a race; empty where the simulator does not know
+
+
+def library() -> Path | None:
+    """The simulator's library for the ICD loader, or None."""
+    named = os.environ.get("OCLGRIND_LIBRARY")
+    paths = [Path(named)] if named else [Path(folder) / LIBRARY for folder in FOLDERS]
+    return next((path for path in paths if path.is_file()), None)
+
+
+def environment(path: Path) -> dict[str, str]:
+    """The variables for a process that finds the simulator alone; the process sets LOG itself.
+
+    Its optimiser leaves instructions (`freeze`) that the simulator lacks: kernels would write nothing.
+    """
+    return {VARIABLE: str(folder_of({"oclgrind.icd": f"{path}\n"})), "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
+            "OCLGRIND_DATA_RACES": "1", "OCLGRIND_MAX_ERRORS": "1000"}
+
+
+def strays(log: str) -> Iterator[Stray]:
+    """The messages in a log. A race names two lines of the source."""
+    what, lines = "", set[tuple[str, int]]()
+    for line in [*log.splitlines(), _HEADS[0]]:
+        if line.startswith(_HEADS):
+            if what:
+                yield Stray(what, " and ".join(f"{file}:{number}" for file, number in sorted(lines)))
+            what, lines = _ADDRESS.sub("", line).rstrip(" :"), set()
+        elif (match := _LINE.search(line)) is not None:
+            lines.add((Path(match[2]).name, int(match[1])))

@@ -28,13 +28,12 @@ from seqtune.kernels.space import SearchSpace
 
 from ..backends.backend import BuildError, LaunchError
 from ..backends.called_executable import CalledExecutable
-from ..backends.opencl.calls import OpenCLCalls
+from ..backends.opencl.calls import GroupLimits, OpenCLCalls
 from ..backends.opencl.discovery import load
-from ..backends.opencl.group_limits import GroupLimits
 from ..backends.opencl.programs import build
 from ..measuring.expected_outputs import prepare_arrays
 from ..processes import die_with_parent
-from .oclgrind import LOG, PLATFORM
+from .check import LOG, PLATFORM
 
 SIZES = (8, 16, 17, 32, 33, 64, 100, 128, 256)  # of whole-number features in small problems: round and odd ones
 MOST_ELEMENTS = 300_000  # of all arrays of a problem: the simulator runs a million instructions a second

@@ -46,11 +46,6 @@ class ChannelTile:
     elements: Elements  # the filter is in fp32
 
     @property
-    def high(self) -> int:
-        """The number of input rows that a tile reads."""
-        return (self.tile_h - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] + 1
-
-    @property
     def wide(self) -> int:
         """The number of input columns that a tile reads."""
         return (self.tile_w - 1) * self.stride[1] + (self.s - 1) * self.dilation[1] + 1

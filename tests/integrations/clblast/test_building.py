@@ -11,8 +11,7 @@ from seqtune.integrations.clblast.kernels import xgemm_direct
 from seqtune.kernels.linting.kernel import typical_device
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import SearchSpace
-from seqtune.tuner.building.chosen import Chosen, files_of
-from seqtune.tuner.building.folder import write_folder
+from seqtune.tuner.building.chosen import Chosen, files_of, write_folder
 from tests.support.learning.c_programs import needs_compiler
 
 # The functions of the library's header that the files use.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqtune.tuner.backends.repetition import Values, best_agree, repeat_until_agreement
+from seqtune.tuner.backends.measured_rates import Values, best_agree, repeat_until_agreement
 
 
 def test_measuring_is_repeated_until_the_best_agree_or_the_time_is_over() -> None:

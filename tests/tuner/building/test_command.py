@@ -9,8 +9,7 @@ from pathlib import Path
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.linting.kernel import typical_device
-from seqtune.tuner.building.chosen import files_of
-from seqtune.tuner.building.folder import write_folder
+from seqtune.tuner.building.chosen import files_of, write_folder
 from tests.support.built_folders import chosen
 from tests.support.learning.c_programs import needs_compiler
 from tests.support.paths import ROOT

@@ -17,8 +17,7 @@ from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.tuner.backends.cuda.compiler import Image, version
 from seqtune.tuner.backends.cuda.resources import Resources
 from seqtune.tuner.building import cuda
-from seqtune.tuner.building.chosen import Chosen, files_of
-from seqtune.tuner.building.folder import write_folder
+from seqtune.tuner.building.chosen import Chosen, files_of, write_folder
 from tests.support.built_folders import chosen, compiled
 from tests.support.cuda import shim
 from tests.support.devices import described_gpu

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import MisuseError, SeqtuneError
-from seqtune.tuner.building.folder import write_folder
+from seqtune.tuner.building.chosen import write_folder
 
 
 def test_a_folder_is_written_with_its_folders(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from seqtune.kernels.devices.processors import described
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import spaces_for
 from seqtune.tuner.backends.llvm.discovery import devices
-from seqtune.tuner.building.chosen import Chosen, Files, files_of, function_name
-from seqtune.tuner.building.folder import write_folder
+from seqtune.tuner.building.chosen import Chosen, Files, files_of, function_name, write_folder
 from tests.support.built_folders import chosen
 from tests.support.learning.c_programs import needs_compiler
 from tests.support.learning.compiled_predictor import STRICT

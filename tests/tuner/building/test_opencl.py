@@ -17,8 +17,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.libraries.foreign_code import use_with_modules
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.tuner.backends.opencl import discovery as opencl
-from seqtune.tuner.building.chosen import Files, files_of
-from seqtune.tuner.building.folder import write_folder
+from seqtune.tuner.building.chosen import Files, files_of, write_folder
 from tests.support.built_folders import chosen, compiled
 from tests.support.learning.c_programs import needs_compiler
 from tests.support.paths import ROOT

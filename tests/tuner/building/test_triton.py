@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from seqtune.errors import KernelError
-from seqtune.tuner.building.chosen import files_of
-from seqtune.tuner.building.folder import write_folder
+from seqtune.tuner.building.chosen import files_of, write_folder
 from tests.support.built_folders import chosen
 from tests.support.devices import described_gpu
 

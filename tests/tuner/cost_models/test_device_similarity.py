@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqtune.kernels.devices.device import Device
-from seqtune.tuner.cost_models.device_similarity import DeviceKind, similarity
+from seqtune.tuner.cost_models.transfer import DeviceKind, similarity
 from tests.support.devices import described_gpu
 
 

@@ -250,8 +250,3 @@ class TimedGraph:
 
     handle: int
     events: tuple[tuple[int, int], ...]
-
-    @property
-    def repeats(self) -> int:
-        """The number of timed pieces of work."""
-        return len(self.events)

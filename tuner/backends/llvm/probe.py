@@ -13,7 +13,7 @@ import numpy as np
 
 from seqtune.kernels.devices.device import Device
 
-from ..repetition import Values, best_agree, repeat_until_agreement
+from ..measured_rates import Values, best_agree, repeat_until_agreement
 from .compiler import INSTRUCTION_SETS, Compiler
 from .threads import Threads, make_job
 

@@ -20,9 +20,8 @@ from seqtune.kernels.problem import Problem
 from ..backend import Executable
 from ..called_executable import CalledExecutable
 from ..stored_operands import StoredOperands
-from .calls import OpenCLCalls
+from .calls import GroupLimits, OpenCLCalls
 from .discovery import devices, handle, load, unavailable
-from .group_limits import GroupLimits
 from .probe import OpenCLReferenceWork
 from .programs import build
 

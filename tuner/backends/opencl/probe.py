@@ -25,8 +25,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import sections
 
 from ..backend import BuildError, LaunchError
-from ..measured_rates import RATES, RateCache
-from ..repetition import Values, best_agree, repeat_until_agreement
+from ..measured_rates import RATES, RateCache, Values, best_agree, repeat_until_agreement
 from .programs import build, error_line
 
 OPTIONS = ("-cl-fast-relaxed-math", "-cl-mad-enable")

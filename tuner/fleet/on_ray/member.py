@@ -22,8 +22,7 @@ from typing import Any
 
 from seqtune.errors import MisuseError, SeqtuneError, UnavailableError, one_line
 from seqtune.kernels.devices.accelerators import BACKENDS as GPU_BACKENDS
-from seqtune.kernels.libraries.bundle import bundles_in_use, use_bundles
-from seqtune.kernels.libraries.package_digest import package_digest
+from seqtune.kernels.libraries.bundle import bundles_in_use, package_digest, use_bundles
 from seqtune.kernels.version import VERSION
 
 from ...backends import discovery

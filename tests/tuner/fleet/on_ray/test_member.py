@@ -12,8 +12,7 @@ import pytest
 from seqtune.api.library import read_library
 from seqtune.data.record import Status
 from seqtune.errors import FormatError, MisuseError
-from seqtune.kernels.libraries.bundle import bundle_of, use_bundles
-from seqtune.kernels.libraries.package_digest import package_digest
+from seqtune.kernels.libraries.bundle import bundle_of, package_digest, use_bundles
 from seqtune.kernels.libraries.table import IN_USE, library_in_use
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
