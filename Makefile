@@ -1,6 +1,7 @@
 # Needs Python 3.11 or newer, and make. Everything lands in .venv; a target that is up to date costs nothing.
 #   make demo         predict and verify two ResNet-18 layers on every device found; build/demo has the first one's kernel
-#   make test         the tests; those that need more than `make test` installs are skipped, and -rs says why
+#   make test         the tests; those that need more than `make test` installs are skipped, and -rs says why; the few
+#                     that are marked `anywhere` run with `make test-anywhere` alone
 #   make test-anywhere  all tests under settings of other machines: BLAS kernels, one core, another user, ...
 #   make test-peers   other people's tests and models, against ours: PyTorch, timm, transformers, ONNX, Kernel Tuner, Helion
 #   make test-arm     the kernels, the commands and the core tests on an emulated ARM machine, in build/arm; needs no root
@@ -46,7 +47,7 @@ demo: install
 # Without compiled files each process of tests would take 8 s of CPU to compile them, in every run.
 test: $(VENV)/.testing
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
-		--no-loadscope-reorder $(PYTEST_ARGUMENTS)
+		--no-loadscope-reorder -m "not anywhere" $(PYTEST_ARGUMENTS)
 
 test-anywhere: develop
 	@$(BIN)/python -m tests.anywhere $(ANYWHERE_ARGUMENTS)

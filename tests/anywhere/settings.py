@@ -61,7 +61,8 @@ SETTINGS = {setting.name: setting for setting in (
     Setting("no-torch", "predicting needs no PyTorch", {"SEQTUNE_TEST_ABSENT": "torch,torchgen,functorch"}),
 )}
 
-# The whole suite runs with AVX2's BLAS kernels, which most machines use; everything else leaves out what is slow.
+# The whole suite, with the tests marked `anywhere`, runs with AVX2's BLAS kernels, which most machines use; everything
+# else leaves out what is slow.
 WHOLE = ("haswell",)
 RUNS: tuple[tuple[str, ...], ...] = (
     WHOLE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,7 @@ WIDE = ("cuda.wgmma_gemm", "cuda.tensor_gemm", "triton.fused_moe")  # their offs
 @pytest.mark.parametrize("name", names())
 class TestKernel:
     @staticmethod
+    @cache
     def space(name: str) -> SearchSpace:
         family = kernel(name)
         device = paper_device(family.backends[0])
@@ -101,7 +103,7 @@ class TestKernel:
         assert any(len(set(columns[parameter.name].tolist())) > 1 for parameter in family.parameters)
         generator = np.random.default_rng(0)
         texts = [f"{one.reason} ({one.expression.text})" for one in family.constraints]
-        for _ in range(200):
+        for _ in range(60):
             settings = {parameter.name: parameter.values[generator.integers(len(parameter.values))]
                         for parameter in family.parameters}
             configuration = replace(space.default, settings=tuple(settings.items()))

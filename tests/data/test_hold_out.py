@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from seqtune.data.hold_out import held_out_keys
@@ -59,8 +57,3 @@ def test_a_condition_holds_out_the_problems_with_all_its_features() -> None:
         held_out_keys(problems, ["m=16 m=32"])
 
 
-def test_a_set_and_a_file_hold_out_all_their_problems(tmp_path: Path) -> None:
-    (tmp_path / "m=1.txt").write_text("gemm m=1 n=64 k=64\n")
-    named = held_out_keys(FAR, ["resnet18", str(tmp_path / "m=1.txt")])
-    assert named["resnet18"] == {problem.key for problem in network("resnet18")}
-    assert named[str(tmp_path / "m=1.txt")] == {FAR[0].key}

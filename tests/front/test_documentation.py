@@ -138,6 +138,7 @@ def test_the_picture_shows_every_room_and_no_arrow_that_runs_up() -> None:
 
 @needs("mkdocs", "mkdocstrings", "torch")
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],

@@ -66,12 +66,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_model(tasks, [], options)[0].save(tmp_path_factory.mktemp("gpu") / "checkpoint")
 
 
-def test_probes_of_gpus_are_in_half_precision() -> None:
-    assert {problem["dtype"] for problem in probes("cuda")} == {"fp16", "bf16"}
-    assert {problem["dtype"] for problem in probes()} == {"fp32"}
-    assert len(probes("triton")) == len(probes())
-
-
 @pytest.mark.slow
 def test_a_calibrated_gpu_corrects_its_predictions_and_its_records_retrain_the_checkpoint(
         checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

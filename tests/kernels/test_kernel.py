@@ -137,17 +137,6 @@ def test_a_kernel_keeps_its_hash_in_other_processes() -> None:
     assert {kernel("llvm.gemm"): 1}[family] == 1
 
 
-def test_families_of_other_operations_are_not_imported() -> None:
-    program = ("import sys; from seqtune.kernels.devices.accelerators import described; "
-               "from seqtune.kernels.problem import Problem; from seqtune.kernels.registry import kernels_for; "
-               "kernels_for(Problem.make('gemm', m=64, n=64, k=64), described('cuda', 'h100')); "
-               "print(*(name for name in sys.modules if name.startswith('seqtune.kernels.cuda.')))")
-    other = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT, text=True)
-    imported = set(other.stdout.split())
-    assert "seqtune.kernels.cuda.gemm" in imported
-    assert "seqtune.kernels.cuda.direct" not in imported
-
-
 @pytest.mark.parametrize("library", tuple(libraries_in_use()), ids=lambda library: library.name)
 def test_a_librarys_table_tells_the_operations_of_its_kernels(library: Library) -> None:
     for name, operation in library.solved.items():

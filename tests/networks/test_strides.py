@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -13,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from seqtune.errors import SeqtuneWarning
-from seqtune.integrations.pytorch.hook.dynamo import backend
 from seqtune.networks.capture.examples import difference
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
@@ -100,11 +97,3 @@ def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[
             assert fast.model.formats.find(strides) is not None
 
 
-def test_a_compiled_model_has_a_program_for_each_kind_of_strides(checkpoint: Path) -> None:
-    torch._dynamo.reset()
-    model = Strided(READS["stride"]).eval()
-    fast = torch.compile(model, backend=partial(backend, options={
-        "verify": False, "checkpoint": str(checkpoint), "fallback": "eager"}))
-    for form in FORMATS.values():
-        for _ in range(2):
-            check(fast, model, form(torch.randn(SHAPE)))

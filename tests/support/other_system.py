@@ -1,8 +1,8 @@
-"""Another operating system, as far as Python sees it: `python -m tests.support.other_system SYSTEM MACHINE [COMMAND]`.
+"""Other operating systems, as far as Python sees them: `python -m tests.support.other_system SYSTEM:MACHINE ...`.
 
 All modules of seqtune are imported twice: as usual, so that the packages they use are loaded; then as on the other
-system, without what this one alone has. The words of COMMAND are run as a command of seqtune there, with recorded rates
-of the CPU: no kernel runs.
+system, without what this one alone has, in a process that is forked for each. `seqtune devices` is run there, with
+recorded rates of the CPU: no kernel runs.
 """
 
 from __future__ import annotations
@@ -74,16 +74,33 @@ def become(system: str, machine: str) -> None:
         ctypes.CDLL = library  # type: ignore[misc, assignment]
 
 
-def main(system: str, machine: str, *command: str) -> int:
-    """Import everything there, and run the command; returns its exit status."""
-    names = loadable(modules())
+def seen_from(system: str, machine: str, names: list[str]) -> int:
+    """Import these modules on the other system, and list its devices; returns the exit status of the command."""
     become(system, machine)
     for name in names:
         importlib.import_module(name)
     print(f"{len(names)} modules are imported on {sys.platform}")
     sys.modules.pop("tests.support.measuring.recorded_rates", None)
     importlib.import_module("tests.support.measuring.recorded_rates").write()
-    return int(importlib.import_module("seqtune.__main__").main(list(command))) if command else 0
+    return int(importlib.import_module("seqtune.__main__").main(["devices"]))
+
+
+def main(*systems: str) -> int:
+    """Look at every system in a process of its own; returns the largest exit status."""
+    names, statuses = loadable(modules()), []
+    for system in systems:
+        sys.stdout.flush()
+        child = os.fork()
+        if not child:
+            leave, status = os._exit, 1
+            try:
+                name, _, machine = system.partition(":")
+                status = seen_from(name, machine, names)
+            finally:
+                sys.stdout.flush()
+                leave(status)
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return max(statuses)
 
 
 if __name__ == "__main__":

@@ -196,6 +196,7 @@ def test_a_wrong_number_fails_the_check_again_and_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 @pytest.mark.device
 @needs("torch")
 def test_an_opencl_device_is_checked_and_compared_by_real_measurements(tmp_path: Path) -> None:

@@ -36,16 +36,14 @@ COMMANDS = (
     ("predict", "conv2d", "c=64", "size=14", "k=64", "filter=3", "pad=1", "--device", "cuda:h200"),
     ("predict", "convnd", "n=8", "c=64", "h=28", "w=28", "k=64", "r=3", "s=3", "--device", "miopen:gfx906_60"),
     ("tune", *PROBLEM, "--device", "llvm:0", "--trials", "3"),
-    ("calibrate", *PROBLEM, "--device", "llvm:0", "--seconds", "5"),
-    ("collect", *PROBLEM, "--device", "llvm:0", "--trials", "3"),
     ("export-c", "--out", "predictor.c"),
     ("export", "--out", "records.parquet"),
     ("devices",),
 )
 LEARNED = (
-    ("tune", "--problems", "five.txt", "--device", "llvm:0", "--trials", "8", "--journal", "five.sqlite"),
+    ("tune", "--problems", "five.txt", "--device", "llvm:0", "--trials", "6", "--journal", "five.sqlite"),
     ("export", "--journal", "five.sqlite", "--out", "five.parquet"),
-    ("train", "five.parquet", "--out", "mine", "--epochs", "2", "--extra", "0", "--force"),
+    ("train", "five.parquet", "--out", "mine", "--epochs", "1", "--extra", "0", "--force"),
     ("predict", *PROBLEM, "--device", "llvm:0", "--checkpoint", "mine", "--json"),
 )
 RUN = """

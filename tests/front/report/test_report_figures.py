@@ -10,7 +10,6 @@ import pytest
 
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.problem import Problem
-from seqtune.reporting.forecasts import reliability
 from seqtune.reporting.importance import explained
 from seqtune.reporting.pruning import pruned
 from tests.support.command_line import Run
@@ -75,15 +74,6 @@ def test_a_constraint_excludes_a_share_of_all_combinations() -> None:
     assert (found["combinations"], found["left"]) == (24, 6)  # (a, b): 4 + 2 of 8
     assert [(each["reason"], each["share"], each["sampled"]) for each in found["constraints"]] == [
         ("too large", 2 / 8, False), ("never broken", 0, False), ("small", pytest.approx(2 / 3), False)]
-
-
-def test_the_reliability_curve_has_equal_bins() -> None:
-    points = [{"expected": 0.5 + index / 100, "share": 0.4 + index / 100} for index in range(20)]
-    curve = reliability(points)
-    assert [knot["count"] for knot in curve] == [5, 5, 5, 5]
-    assert curve[0] == {"expected": pytest.approx(0.52), "share": pytest.approx(0.42), "count": 5}
-    assert len(reliability(points[:3])) == 1
-    assert reliability([]) == []
 
 
 def test_forecasts_compare_the_first_proposal_with_its_measured_share(tmp_path: Path, run: Run) -> None:

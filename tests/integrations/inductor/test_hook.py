@@ -22,7 +22,6 @@ from seqtune.errors import MisuseError, SeqtuneWarning, UnavailableError
 from seqtune.kernels.declaration import to_json
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.predictor.answering import Answering
-from tests.support.confidence import expect
 from tests.support.devices import described_gpu
 from tests.support.inductor.lowering import lowered
 from tests.support.learning.shipped_gpu import ship_random
@@ -156,15 +155,6 @@ def test_what_cannot_be_predicted_is_one_warning_and_inductors_choices(
     assert predicted(choices) == []
     assert len(choices) == expected
     assert len(said) == 1
-
-
-def test_below_the_wanted_confidence_inductor_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
-    expect(0.7, monkeypatch)
-    with seqtune.inductor.choosing(device="triton:h200", min_confidence=0.8), \
-            pytest.warns(SeqtuneWarning, match="less than 80 %"):
-        assert predicted(lowered(*PRODUCTS["mm"], monkeypatch)) == []
-    with seqtune.inductor.choosing(device="triton:h200", min_confidence=0.7):
-        assert len(predicted(lowered(*PRODUCTS["mm"], monkeypatch))) == 1
 
 
 def test_options_of_a_declared_kernel_are_predicted(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from seqtune.kernels.declaration import from_json, to_json
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.kernel import Configuration, identity
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.launches.call_declaration import CallDeclaration, code_for
 from seqtune.kernels.launches.command_declaration import CommandDeclaration
 from seqtune.kernels.libraries.reading import read_library
@@ -81,10 +79,3 @@ def test_a_kernel_whose_words_became_fractions_has_another_version(tmp_path: Pat
     assert words != fractions == version("more", "[0.5, 1.5, 2.5]")
 
 
-def test_a_declaration_keeps_the_types_of_its_values(tmp_path: Path) -> None:
-    _kernel(tmp_path, "declared")
-    family = kernel("declared.called")
-    again = from_json(json.loads(json.dumps(to_json(family))))
-    assert [list(map(identity, parameter.values)) for parameter in again.parameters] == [
-        list(map(identity, parameter.values)) for parameter in family.parameters]
-    assert Configuration(family.name, again.default) == Configuration(family.name, family.default)

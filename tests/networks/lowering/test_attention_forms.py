@@ -108,23 +108,6 @@ def test_a_query_without_keys_gets_what_pytorch_gives_it(quick: Callable[..., Op
     assert bool(model(x)[:, 1].isnan().all()) == (number == float("-inf"))
 
 
-class Weighed(Attention):
-    """Attention whose weights are a result, too."""
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        q, k, v = self.qkv(x).chunk(3, -1)
-        weights = (q @ k.transpose(1, 2)).softmax(-1)
-        return self.out(weights @ v), weights
-
-
-def test_attention_whose_weights_are_read_stays_written_out(quick: Callable[..., Optimized]) -> None:
-    model = Weighed(product).eval()
-    fast = quick(model, torch.randn(2, 7, 16))
-    x = torch.randn(2, 7, 16)
-    for result, expected in zip(fast(x), model(x), strict=True):
-        torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
-
-
 class Shaped(nn.Module):
     """Attention of queries, keys and values of these shapes, with a mask that reads the input or None."""
 

@@ -12,9 +12,6 @@ import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError
-from seqtune.kernels.kernel import Kernel, Parameter
-from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.confidence import fitting
 from seqtune.predictor.confidence.fitting import (
@@ -24,16 +21,14 @@ from seqtune.predictor.confidence.fitting import (
     parts_by_machine,
     parts_by_problem,
 )
-from seqtune.predictor.confidence.losses import COLUMNS, OWN, UNKNOWN, LossTrees, columns_of
+from seqtune.predictor.confidence.losses import COLUMNS, LossTrees
 from seqtune.predictor.confidence.model import SIGNALS, ConfidenceModel, fit_regret
 from seqtune.predictor.proposing import Candidates
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support import untrained
-from tests.support.synthetic import WIDE, data, registered
+from tests.support.synthetic import data, registered
 
 OPTIONS = TreesOptions(rounds=15, models=2, threads=1)
-KERNEL = Kernel("toy.plain", "gemm", ("fake",), (Parameter("tile", (1, 2, 4)),), (), ())
-TASK = Task.of(Problem.make("gemm", m=8, n=8, k=8), WIDE, (KERNEL,))
 
 
 def drawn(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -54,17 +49,6 @@ def test_they_find_the_proposals_that_lose_more_and_the_devices_where_more_is_lo
     assert trees.expected(fresh, "noisy").mean() > expected.mean()
     assert 0 < trees.expected(fresh, "elsewhere").mean() < 1
     assert LossTrees.fit(columns, losses, devices) == LossTrees.fit(columns, losses, devices), "the same trees"
-
-
-def test_they_read_what_experts_expect_and_how_far_apart_the_candidates_are() -> None:
-    slowness = np.array([0.1, 0.2, 0.4])
-    columns = columns_of(Candidates(TASK, np.arange(3), np.zeros(3), slowness))
-    table = dict(zip(COLUMNS, columns.T.tolist(), strict=True))
-    assert table["slowness"] == pytest.approx(slowness)
-    assert table["lead"] == pytest.approx([0, 0.1, 0.3])
-    assert table["spread"] == pytest.approx([slowness.std()] * 3)
-    assert table["fifth's distance"] == pytest.approx([0.3] * 3)
-    assert (columns[:, len(OWN):] >= UNKNOWN).all()
 
 
 @pytest.mark.usefixtures("fake_kernel")

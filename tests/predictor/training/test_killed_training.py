@@ -16,7 +16,7 @@ from seqtune.predictor.training.trainer import fit
 from tests.predictor.training.test_trainer import COURSE, Options, line, weights
 from tests.support.paths import ROOT
 
-EPOCHS = 240
+EPOCHS = 100
 SCRIPT = f"""
 import os, sys, time
 import torch._dynamo  # an optimizer would load it in each process

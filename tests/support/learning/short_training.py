@@ -16,10 +16,10 @@ from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.learning.progress import parted
 from tests.support.synthetic import data
 
-DATA = data(16, held_out=4, sampled=80)
+DATA = data(16, held_out=4, sampled=40)
 QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,
                         hidden=64, validation=0.2, threads=1, save_every=3,
-                        trees=TreesOptions(rounds=60, models=1))
+                        trees=TreesOptions(rounds=30, models=1))
 
 
 def train(dataset: Data, options: TrainingOptions | None = None,

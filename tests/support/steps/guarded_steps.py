@@ -25,7 +25,7 @@ from tests.support.guarded import guarded, guarded_bytes
 from tests.support.steps.runs import WIDTHS, launch
 
 ADD = Formula.of("add", 0, 1)
-SIZES = (1, 7, 16, 35)
+SIZES = (1, 35)
 
 
 def steps(size: int, lanes: int, element: Element = FP32) -> list[tuple[str, StepSource, list[View]]]:
@@ -63,7 +63,7 @@ def main() -> None:
     """All steps on all instruction sets that are here."""
     for instruction_set, lanes in WIDTHS:
         for at_end, element in itertools.product((True, False), (FP32, Element("bf16"))):
-            for size in SIZES if element == FP32 else SIZES[::3]:
+            for size in SIZES if element == FP32 else SIZES[1:]:
                 for name, step, views in steps(size, lanes, element):
                     print(instruction_set, name, element.dtype, size, "before" if at_end else "behind", "a guard page",
                           flush=True)

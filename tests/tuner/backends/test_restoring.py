@@ -87,19 +87,6 @@ def test_nothing_is_copied_where_no_contents_change_or_a_declaration_opts_out(
         executable.close()
 
 
-@pytest.mark.device
-def test_an_input_that_launches_swap_with_an_output_is_restored_before_the_first_of_them(
-        backend: OpenCLBackend) -> None:
-    text = """__kernel void go(__global const float *from, __global float *to, __global float *scratch) {
-        int i = get_global_id(0); scratch[i] = from[i] * 2; to[i] = scratch[i]; }"""
-    tensors = Tensors({"x": Tensor((8,), "fp32", "ones")}, {"y": Tensor((8,), "fp32", None)})
-    arguments = ["x if launch % 2 == 0 else y", "y if launch % 2 == 0 else x", "workspace float m"]
-    executable = built(backend, text, arguments, tensors, launches="3")
-    assert all((outputs["y"] == 8).all() for outputs in launched(executable, all_contents(tensors, 0)))
-    assert executable.restored() == ("x",)
-    executable.close()
-
-
 LIBRARY = """name = "inplace"
 [operations.compact]
 features = {n = "numbers"}

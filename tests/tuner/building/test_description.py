@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from seqtune.kernels.launches.call import (
     BufferArgument,
@@ -17,13 +16,11 @@ from seqtune.kernels.launches.call import (
 )
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.linting.kernel import typical_device
-from seqtune.kernels.llvm.launch import Launch, Phase
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.kernels.space import spaces_for
-from seqtune.tuner.backends.llvm.backend import plain_tensors
 from seqtune.tuner.building.chosen import Chosen
-from seqtune.tuner.building.description import described_call, described_launch, launch_json, readme
+from seqtune.tuner.building.description import described_call, launch_json, readme
 
 PROBLEM = parse_problem("gemm m=64 n=8 k=9")
 
@@ -66,12 +63,3 @@ def test_a_call_is_described_with_its_arguments_in_order() -> None:
     assert launch["arguments"][4]["value"] == 7
 
 
-def test_a_launch_for_cpus_is_described_with_its_phases() -> None:
-    problem = parse_problem("gemm m=64 n=8 k=9 dtype=bf16 bias=yes")
-    part: Any = described_launch(Launch((3, 4), (Phase("run", 12, 2),), 5), plain_tensors(problem),
-                                 {"weights": (96, {"packed_by": "product_pack"})})
-    assert part["phases"] == [{"entry": "run", "tasks": 12, "runs": 2}]
-    assert part["entry_arguments"] == [3, 4]
-    assert part["workspaces"] == {"workspace": {"type": "fp32", "bytes": 20}}
-    assert {name: (buffer["type"], buffer["bytes"]) for name, buffer in part["buffers"].items()} == {
-        "x": ("bf16", 1152), "weights": ("bf16", 192), "bias": ("fp32", 32), "y": ("bf16", 1024)}

@@ -127,7 +127,7 @@ global = ["n", "n"]
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(("mask", "value"), [("-1e9f", "-1e9"), ("1e30f", "1e30"), ("-INFINITY", "-np.inf")])
+@pytest.mark.parametrize(("mask", "value"), [("-1e9f", "-1e9"), ("-INFINITY", "-np.inf")])
 def test_a_mask_and_nan_where_they_are_expected_hide_no_error(tmp_path: Path, mask: str, value: str) -> None:
     skip_without_device("opencl:0")
     (tmp_path / "reference.py").write_text(

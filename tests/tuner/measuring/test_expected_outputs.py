@@ -97,14 +97,6 @@ def test_a_default_configuration_that_never_ends_is_replaced_by_the_next_one(tmp
         measure(tmp_path, text, "ENDLESS", patience=6.0)  # on busy cores the next one needs some, too
 
 
-@pytest.mark.device
-def test_a_program_that_does_not_link_names_the_missing_function(tmp_path: Path) -> None:
-    text = LIBRARY.replace('reference = "reference:run"\n', "")
-    with pytest.raises(SeqtuneError, match=r"does not link: .*missing"):
-        measure(tmp_path, text.replace('source = "k.cl"', "text = '''float missing(float x);\n"
-                                       + SOURCE.replace("BODY", "missing") + "'''"))
-
-
 def test_a_device_without_a_kernel_for_the_operation_is_refused_with_those_that_have_one(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "k.cl").write_text(SOURCE)

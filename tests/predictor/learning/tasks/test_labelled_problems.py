@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,8 +15,7 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.tasks import labelled_problems
 from seqtune.predictor.learning.tasks.examples import Examples, make_examples, make_teacher, vocabulary_of
-from seqtune.predictor.learning.tasks.labelled_problems import NEAR, LabelledProblems
-from seqtune.predictor.trees.ranker import Ranker
+from seqtune.predictor.learning.tasks.labelled_problems import LabelledProblems
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK, train
 
@@ -70,20 +68,6 @@ def test_sampled_problems_have_the_form_of_the_measured_ones_and_are_away_from_h
     assert len(sampled) == 12
     assert {(problem["layout"], problem["bias"]) for problem in sampled} == {("NHWC", "yes")}
     assert sampled[0] not in problems((sampled[0],))
-
-
-def test_near_the_best_all_models_of_the_teacher_count_and_far_from_it_the_first_alone() -> None:
-    tasks = measured_tasks(DATA, held_out=False)
-    teacher = make_teacher(tasks, OPTIONS)
-    assert teacher is not None
-    labelled = make_examples(tasks, teacher, vocabulary_of(tasks), OPTIONS, []).labelled
-    assert labelled is not None
-    example = labelled.example(3)
-    task = Task.of(example.problem, example.device)
-    members = Ranker.of(teacher).members(task, np.arange(len(task))).astype(float)
-    near = members[:, 0] < members[:, 0].min() + NEAR
-    assert 0 < near.sum() < len(task)
-    np.testing.assert_allclose(labelled.estimated(task), np.where(near, members.mean(axis=1), members[:, 0]), atol=1e-6)
 
 
 def test_problems_that_a_deadline_leaves_unlabelled_are_dropped() -> None:

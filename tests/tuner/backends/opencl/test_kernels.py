@@ -16,7 +16,7 @@ from tests.support.exactness import check
 from tests.support.oddities import random_convolution
 
 MOST_SHAPES = 200  # drawn until all kinds of configurations were chosen
-SHAPES = 8  # odd convolutions of a family; PoCL takes half a second for each configuration
+SHAPES = 4  # odd convolutions of a family; PoCL takes half a second for each configuration
 
 
 def _space(backend: OpenCLBackend, name: str, problem: Problem) -> SearchSpace:

@@ -11,7 +11,7 @@ import pytest
 
 import seqtune
 from seqtune.data.record import Measurement, Status
-from seqtune.errors import FormatError, SeqtuneError, SeqtuneWarning
+from seqtune.errors import FormatError, SeqtuneError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
@@ -127,21 +127,6 @@ def test_without_a_reference_configurations_agree_with_the_default(device: Devic
     text = LIBRARY.replace('reference = "reference:twice"\n', "")
     seqtune.use_library(write(folder, text))
     results = measured(device, ["GOOD", "WRONG"])
-    assert [result.status for result in results.values()] == [Status.CORRECT, Status.CORRECTNESS]
-
-
-def of_deeds(*deeds: str) -> str:
-    """The library without a reference and with these deeds alone, of which the first is the default."""
-    before, after = (", ".join(f'"{deed}"' for deed in every) for every in (DEEDS, deeds))
-    return LIBRARY.replace('reference = "reference:twice"\n', "").replace(before, after)
-
-
-def test_a_default_that_crashes_is_replaced_by_the_next_one_whose_outputs_are_numbers(
-        device: Device, folder: Path) -> None:
-    seqtune.use_library(write(folder, of_deeds("ABORT", "NAN", "GOOD", "WRONG")))
-    with pytest.warns(SeqtuneWarning, match=r"wrong\.deeds failed: it ended its process \(the worker died .*"
-                                            r"compared with DEED=GOOD"):
-        results = measured(device, ["GOOD", "WRONG"])
     assert [result.status for result in results.values()] == [Status.CORRECT, Status.CORRECTNESS]
 
 

@@ -39,7 +39,7 @@ SMALL = ("gemm m=37 n=50 k=40 bias=yes", "conv2d c=16 h=9 w=13 k=24 r=3 s=3 pad=
          "conv2d c=24 h=8 w=8 k=32 r=1 s=1 layout=NHWC activation=relu")
 PROPOSED = 10
 SAMPLED = 40  # of each space
-RUN = 2  # proposals that run, beside the default of each family
+RUN = 1  # proposals that run, beside the default of each family
 # What these drivers lack or emulate, and our kernels do without. Half precision is there; no kernel computes in it.
 UNUSED = re.compile(r"\b(SHARED|LOCAL|__local|barrier|image\d\w*|read_image\w*|sampler_t|half\d*|double\d*)\b")
 LOCAL_WORDS = {"SHARED", "LOCAL", "barrier"}  # of local memory

@@ -59,6 +59,7 @@ def drawn(count: int) -> list[Problem]:
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 @pytest.mark.parametrize("name", ["h200", "mi300x", "a100"])
 def test_first_proposals_for_random_products_compile_to_what_the_family_declares(
         name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

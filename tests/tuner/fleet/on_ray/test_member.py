@@ -131,6 +131,3 @@ def test_a_wrong_address_is_one_line(text: object) -> None:
         FleetAddress.parse(text)
 
 
-def test_the_three_kinds_of_address_are_read() -> None:
-    assert [FleetAddress.parse(text).local for text in ("local:64", "auto", "ray://10.0.0.1:10001", "ray://[::1]:1")
-            ] == [64, 0, 0, 0]

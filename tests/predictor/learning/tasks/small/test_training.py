@@ -6,11 +6,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from pydantic import JsonValue
 
-from seqtune.errors import FormatError, MisuseError
+from seqtune.errors import FormatError
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.checkpoint import Checkpoint
@@ -75,16 +74,6 @@ def test_an_interrupted_cross_validation_is_resumed_or_ends_with_the_finished_fo
     (tmp_path / "state" / CROSS_VALIDATION).write_text("[]")
     with pytest.raises(FormatError, match="does not hold a cross-validation"):
         cross_validate(folds_of(tasks, 0), options)
-
-
-def test_noise_is_refused_before_the_training_unless_it_is_forced(tasks: list[MeasuredTask]) -> None:
-    generator = np.random.default_rng(0)
-    noise = [MeasuredTask(measured.task, np.where(measured.known, generator.uniform(1, 2, len(measured.task)), np.nan))
-             for measured in tasks]
-    with pytest.raises(MisuseError, match=r"the times are unrelated to the configurations: .*\(--force\)"):
-        train_small(noise, [], OPTIONS)
-    _, report = train_small(noise, [], OPTIONS, force=True)
-    assert any("unrelated" in remark for remark in report["remarks"])
 
 
 def test_a_checkpoint_tells_whether_it_was_trained_on_tasks(tasks: list[MeasuredTask]) -> None:
