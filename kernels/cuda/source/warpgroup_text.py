@@ -13,33 +13,28 @@ Source of the epilogue: PTX ISA 8.x, "Register Fragments for wgmma.mma_async.m64
 from __future__ import annotations
 
 from functools import lru_cache
+from string import Template
 
 from ...c_text.prelude import NVRTC_OPTIONS
+from ...files import sections
 from ...launches.implementation import KernelSource
 from .instructions import hopper_instructions
 from .warpgroup_tile import BARRIER, WARPGROUP, StagedOperand, WarpgroupTile
+
+ARGUMENTS = "int m, int n, int tiles_m, int tiles_n, int group_m, int steps, int slice_steps, int slices"
+SUM_THREADS = 256
+_PARTS = sections(__file__, "warpgroup.cu")
 
 
 @lru_cache(maxsize=512)  # configurations that differ in order alone are often consecutive
 def source(tile: WarpgroupTile) -> KernelSource:
     """The source of the kernel `wgmma_gemm`, and where k is split of the kernel `sum_slices`."""
-    text = [hopper_instructions(tile.product), _LOCATE, *_head(tile), *_fetch(tile), *_multiply(tile), *epilogue(tile),
-            "    }", "  }"]
+    text = [hopper_instructions(tile.product), _PARTS["locate"], *_head(tile), *_fetch(tile), *_multiply(tile),
+            *epilogue(tile), "    }", "  }"]
     if tile.cluster > 1:
         text.append("  cluster_sync();  // the other block may still write to this one's memory")
     text.append("}\n")
     return KernelSource("\n".join(text) + (sum_of_slices(tile) if tile.split else ""), NVRTC_OPTIONS)
-
-
-# tiles_m counts rows of tiles, or of pairs of tiles in a cluster. group_m of them run together, so that they share B.
-_LOCATE = """\
-__device__ __forceinline__ void locate(int index, int tiles_m, int tiles_n, int group_m, int &row, int &column) {
-  const int area = group_m * tiles_n, top = index / area * group_m, rest = index % area;
-  const int height = min(group_m, tiles_m - top);
-  row = top + rest % height;
-  column = rest / height;
-}
-"""
 
 
 def _head(t: WarpgroupTile) -> list[str]:
@@ -175,10 +170,6 @@ def _release(t: WarpgroupTile) -> str:
     return f"if (lane < {t.cluster}) barrier_arrive_at(used, lane);"
 
 
-ARGUMENTS = "int m, int n, int tiles_m, int tiles_n, int group_m, int steps, int slice_steps, int slices"
-SUM_THREADS = 256
-
-
 def epilogue(t: WarpgroupTile) -> list[str]:
     """The epilogue. Thread 4 r + q of a warp holds columns 8 j + 2 q and the next of rows r and r + 8."""
     lines = [
@@ -226,17 +217,4 @@ def sum_of_slices(t: WarpgroupTile) -> str:
     """The second kernel: add the slices' sums in their order, then the epilogue."""
     bias = "\n    sum += to_float(load_global(bias + at % n));" if t.bias else ""
     relu = "\n    sum = max(sum, 0.0f);" if t.relu else ""
-    return f"""
-extern "C" __global__ void __launch_bounds__({SUM_THREADS}) sum_slices(
-    const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-    const element *x, const element *weights, const element *bias, element *y, float *workspace,
-    {ARGUMENTS}) {{
-  const long long size = static_cast<long long>(m) * n;
-  for (long long at = static_cast<long long>(blockIdx.x) * {SUM_THREADS} + threadIdx.x; at < size;
-       at += static_cast<long long>(gridDim.x) * {SUM_THREADS}) {{
-    float sum = 0.0f;
-    for (int slice = 0; slice < slices; slice++) sum += load_global(workspace + slice * size + at);{bias}{relu}
-    store_global(y + at, to_element(sum));
-  }}
-}}
-"""
+    return Template(_PARTS["sum_slices"]).substitute(SUM_THREADS=SUM_THREADS, ARGUMENTS=ARGUMENTS, bias=bias, relu=relu)

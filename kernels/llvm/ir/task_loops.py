@@ -6,7 +6,9 @@ They form one module that all tiles share and that is built once: compiling them
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from string import Template
 
+from ...files import sections
 from ..text.writer import ENTRY, Writer, in_order
 from .epilogue import OTHER, OTHER_FIELDS, other_base
 
@@ -37,6 +39,7 @@ _TILE = "ptr %x, ptr %w, ptr %bias, ptr %y, ptr %a, i64 %row_begin, i64 %row_end
 # The tile's share of the next panel begins at %ahead; its size is that of a panel, shifted right by %shift.
 _PREFETCH = ", ptr %ahead, i64 %shift"
 TILES = f"call void @seqtune_tiles({_RUN.replace('%tile', '@tile')})"  # of the entry `direct`
+_MOVE = Template(sections(__file__, "task_loops.ll")["move"].rstrip("\n"))
 ENTRIES = f"""declare void @seqtune_tiles({_RUN})
 declare void @seqtune_pad({_PADS})
 define void @direct({ENTRY}) nounwind {{
@@ -168,35 +171,7 @@ def _driver(with_other: bool, prefetches: bool, x_kind: str, y_kind: str, other_
 def _move(name: str, kind: str, load: str, load_wide: str, value: str) -> str:
     """Define `name(to, from, count)`: copies eight elements at a time, the last eight overlapping; fewer one by one."""
     align = 4 if kind == "float" else 2
-    return f"""
-define internal void @{name}(ptr %to, ptr %from, i64 %count) noinline nounwind {{
-entry:
-  %last = sub i64 %count, 8
-  %none = icmp eq i64 %count, 0
-  br i1 %none, label %done, label %some
-some:
-  %wide = icmp uge i64 %count, 8
-  br i1 %wide, label %eight, label %one
-eight:
-  %i = phi i64 [ 0, %some ], [ %inext, %eight ]
-  %b = getelementptr {kind}, ptr %to, i64 %i
-  {load_wide}
-  store <8 x {kind}> {value}8, ptr %b, align {align}
-  %i8 = add i64 %i, 8
-  %inext = call i64 @llvm.umin.i64(i64 %i8, i64 %last)
-  %more8 = icmp ult i64 %i, %last
-  br i1 %more8, label %eight, label %done
-one:
-  %j = phi i64 [ 0, %some ], [ %jnext, %one ]
-  %d = getelementptr {kind}, ptr %to, i64 %j
-  {load}
-  store {kind} {value}1, ptr %d, align {align}
-  %jnext = add i64 %j, 1
-  %more1 = icmp ult i64 %jnext, %count
-  br i1 %more1, label %one, label %done
-done:
-  ret void
-}}"""
+    return _MOVE.substitute(name=name, kind=kind, load=load, load_wide=load_wide, value=value, align=align)
 
 
 def _pad(pitched: bool, kind: str) -> str:
