@@ -45,7 +45,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from seqtune.errors import DeviceError, FormatError, SeqtuneWarning
+from seqtune.errors import DeviceError, FormatError, MisuseError, SeqtuneWarning
 from seqtune.kernels.declaration import to_json
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import replacing
@@ -62,7 +62,7 @@ from .hold_out import held_out_keys, note_empty
 from .journal.batches import columns_of_machines
 from .journal.journal import REPEATED, Journal
 from .machines import device_labels, named_devices, other_machines, separated, with_capabilities
-from .parquet_file import open_parquet, read_columns
+from .parquet_file import LARGEST_COLUMNS, open_parquet, read_columns, unpacked_size
 from .provenance import joined
 from .record import Measurement, Record, Status
 from .shipped_machines import SHIPPED
@@ -154,6 +154,7 @@ class Dataset:
         """Write a Parquet file, completely or not at all. Rows are sorted, so equal data sets make equal files.
 
         Of more than `many_problems` problems, the features are written only where the key does not contain them.
+        Raises MisuseError if the columns would be larger than any that are read.
         """
         listed = {key: problem for key, problem in self.known_problems.items()
                   if len(self.known_problems) <= many_problems or problem.type == "recorded"}
@@ -171,6 +172,10 @@ class Dataset:
         table = table.replace_schema_metadata({"seqtune": json.dumps(facts, separators=(",", ":"))})
         with replacing(path) as scratch:
             pq.write_table(table, scratch, compression="zstd", compression_level=19)
+            size = unpacked_size(pq.ParquetFile(scratch))
+            if size > LARGEST_COLUMNS:
+                raise MisuseError(f"{path} is not written: {len(rows):,} records take {size >> 20:,} MiB, and at most "
+                                  f"{LARGEST_COLUMNS >> 20:,} MiB are read; write several data sets")
 
     def merge(self, *others: Dataset) -> Dataset:
         """Merge data sets. Of a trial in several, the first one is kept; all repetitions are kept.

@@ -2,10 +2,10 @@
 
 The folder contains config.json (dimensions), model.safetensors (weights), seqtune.json (format, vocabulary, kernels,
 provenance, metrics) and, if there is a ranker, trees.safetensors; of a training with few measurements also
-processes.safetensors. A translator that has learned MIOpen's labels has weights in 16 bits, tables of solvers, a filter
-of the problems that it has learned from and, in trees.zlib, trees that choose values. A retrained checkpoint answers
-for some devices only; the subfolder `former` contains the whole checkpoint that answers for all others, which may be a
-retrained one as well. Checkpoints of earlier versions also had a mixture of experts, which is not read, and a
+processes.safetensors. A translator that has learned another tool's labels has weights in 16 bits, tables of kernels'
+configurations, a filter of the learned problems and, in trees.zlib, trees that choose values. A retrained checkpoint
+answers for some devices only; the subfolder `former` contains the whole checkpoint that answers for all others, which
+may be a retrained one as well. Checkpoints of earlier versions also had a mixture of experts, which is not read, and a
 confidence model that was fitted to its answers.
 The content is not trusted: see `seqtune.predictor.checkpoint_folder`. Reading a checkpoint and predicting from it
 import neither torch nor transformers. Raises CheckpointError.
@@ -82,7 +82,7 @@ class Checkpoint:
     estimator: ConfidenceEstimator | None = None  # only a ConfidenceModel is saved
     former: Checkpoint | None = None
     retrained_for: frozenset[str] = frozenset()  # keys of the devices; empty without a former checkpoint
-    labels: LearnedLabels | None = None  # MIOpen's; None: it was trained on measured times or choices
+    labels: LearnedLabels | None = None  # another tool's; None: it was trained on measured times or choices
     largest: Largest = NONE_LEARNED
     processes: Processes | None = None  # of a training with few measurements
 
@@ -212,12 +212,12 @@ class Checkpoint:
 
     @property
     def tables(self) -> Mapping[str, Sequence[str]]:
-        """The rows of MIOpen's solvers whose configurations come from a table, by solver."""
+        """The rows of the labels' kernels whose configurations come from a table, by the tool's name of the kernel."""
         return {} if self.labels is None else self.labels.tables
 
     @cached_property
     def kernels(self) -> Mapping[str, Kernel]:
-        """The kernels of MIOpen that it configures by name, with the table rows of training. Raises CheckpointError."""
+        """The kernels of the labels by name, with the table rows of training. Raises CheckpointError."""
         return {} if self.labels is None else self.labels.kernels(self.vocabulary)
 
     def check_kernels(self, kernels: Iterable[Kernel]) -> None:
@@ -266,8 +266,8 @@ class Checkpoint:
     def task(self, problem: Problem, device: Device) -> Task:
         """The task of a problem with the registered kernels, except new ones that no layer was trained with.
 
-        Where all are new they stay, and `check_kernels` names them. A task of MIOpen is in its terms, with the solvers
-        that apply, or with all where none does. Raises KernelError, ProblemError.
+        Where all are new they stay, and `check_kernels` names them. With labels, the task is in the terms of their
+        tool, with the kernels that apply, or with all where none does. Raises KernelError, ProblemError.
         """
         if self.labels is not None:
             return self.labels.task(problem, device, self.kernels.values())

@@ -109,7 +109,7 @@ class About(BaseModel):
     largest: Largest = NONE_LEARNED
     retrained_for: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = Field(
         default=(), max_length=1000)  # keys of devices; if there are any, the folder has a former checkpoint
-    choices: LabelsAbout | None = None  # of a translator that has learned MIOpen's labels; files name them so
+    choices: LabelsAbout | None = None  # of a translator that has learned another tool's labels; files name them so
     confidence: JsonValue = Field(default=None, exclude=True)  # earlier versions: of the answers of a mixture
     mixture: JsonValue = Field(default=None, exclude=True)  # earlier versions
 

@@ -10,7 +10,6 @@ from seqtune.kernels.devices.device import Device
 
 from ..dataset import MOST_ROWS, Dataset
 from ..dataset_facts import dataset_errors
-from ..hold_out import held_out_keys, note_empty
 from ..journal.journal import REPEATED, Journal
 from ..parquet_file import LARGEST_COLUMNS, open_parquet, unpacked_size
 from .format import Format, ImportResult, Report
@@ -69,25 +68,21 @@ def export_journal(out: Path, *, journal: Path, hold_out: Sequence[str], most_ro
     """Write a journal's records. The report's `measured_again` counts the finals and verifications among `records`.
 
     A SeqtuneWarning is issued for each name in `hold_out` that holds out no problem of the journal. Raises MisuseError
-    if there are no records, or more than `most_rows`, which no reader takes.
+    if there are no records, or more than a reader takes, such as more than `most_rows`.
     """
     with Journal(journal) as opened:
         count = opened.count()
-        if not count:
-            raise MisuseError(f"the journal {journal} holds no trials")
         if count > most_rows:
             raise MisuseError(f"the journal {journal} holds {count:,} records; a data set has at most "
                               f"{most_rows:,}, because all of them are held in memory")
-        named = held_out_keys(opened.problems(), hold_out)
-        held_out = frozenset[str]().union(*named.values())
-        data = Dataset.from_journal(opened, {"journal": journal.name}, held_out)
+        data = Dataset.from_journal(opened, {"journal": journal.name})
     if not len(data):
         raise MisuseError(f"the journal {journal} holds no trials")
+    data = data.holding_out(hold_out, warned)
     data.write(out)
     problems = set(data.rows["problem"].unique())
-    note_empty(named, problems, warned)
     return {"records": len(data), "measured_again": int(data.rows["run"].isin(REPEATED).sum()),
-            "problems": len(problems), "held_out": len(problems & held_out), "devices": sorted(data.devices)}
+            "problems": len(problems), "held_out": len(problems & data.held_out), "devices": sorted(data.devices)}
 
 
 PARQUET = Format(("*.parquet",), read=_read, write=export_journal)

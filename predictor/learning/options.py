@@ -65,7 +65,7 @@ def choice_options(seed: int = 0, threads: int = 2) -> TrainingOptions:
 
 
 def label_options(threads: int = 2) -> TrainingOptions:
-    """The options for MIOpen's labels, of which 230,000 take 80 minutes on a busy core; the others are not read.
+    """The options for another tool's labels, of which 230,000 take 80 minutes on a busy core; the others are not read.
 
     Gradients of kernels differ, so many small steps are better.
     """

@@ -41,4 +41,4 @@ def _default_checkpoint(libraries: Sequence[str]) -> str | Path:
     from seqtune.kernels.libraries.table import library_in_use
 
     own = library_in_use(libraries[0]).checkpoint if len(libraries) == 1 else None
-    return own or ("miopen" if tuple(libraries) == ("miopen",) else "default")
+    return own or "default"

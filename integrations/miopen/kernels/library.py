@@ -5,4 +5,5 @@ from __future__ import annotations
 from seqtune.kernels.libraries.library import Library
 
 LIBRARY = Library("miopen", "seqtune.integrations.miopen.kernels.solver:KERNELS",
-                  meaning="tunable solvers of AMD's MIOpen", backends=("miopen",), runs=False)
+                  meaning="tunable solvers of AMD's MIOpen", backends=("miopen",), runs=False,
+                  checkpoint="miopen")

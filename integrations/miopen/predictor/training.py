@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,11 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.sequence.source_facts import own_facts
 from seqtune.predictor.sequence.vocabulary import BEGIN, Vocabulary, Words
+from seqtune.predictor.training.conditions import has_bf16_products
 from seqtune.predictor.training.progress import Progress
 from seqtune.predictor.training.state import OUTSIDE, describe
 from seqtune.predictor.training.trainer import Course, fit
 from seqtune.predictor.translator.translator import Choices, Source, Translator
-from seqtune.tuner.backends.llvm.compiler import host_features
 
 from ..formats.importing import tables_of
 from ..kernels.solver import BACKEND
@@ -165,13 +165,6 @@ def train_network(labels: Named, timings: SolverTimings, options: TrainingOption
     return state.kept.eval(), vocabulary, {
         "labels": sum(map(len, labels.values())), "timings": len(timings), "kernels": len(labels),
         "epochs": state.epoch, "history": state.history}
-
-
-@cache
-def has_bf16_products() -> bool:
-    """Whether this CPU has products of bfloat16 numbers; without, such a step takes ten times as long as in float32."""
-    features = host_features()
-    return features.get("avx512bf16", False) or features.get("bf16", False)  # of x86-64, and of ARM
 
 
 def vocabulary_of(labels: Named, timings: SolverTimings) -> Vocabulary:

@@ -84,7 +84,7 @@ class TaskLearning:
         self.open_contest = open_contest
 
     def learns_from(self, data: Dataset) -> bool:
-        """Return whether the data set holds measurements or choices, whatever their device, but not MIOpen's."""
+        """Return whether the data set holds measurements or choices, whatever their device, but no tool's labels."""
         return not data.holds_labels
 
     def train(self, data: Dataset, request: TrainingRequest,
@@ -99,7 +99,7 @@ class TaskLearning:
         from .small.training import train_small
         from .training import train_model
 
-        _check_length(data)
+        _check_lengths(data)
         if len(data) >= MANY:
             progress(f"finding the problems of {len(data):,} records")
         learned = LearnedProblems.of(data, request.protect_held_out)
@@ -122,7 +122,7 @@ class TaskLearning:
         """Adapt the model to new records; see `Learning.retrain`."""
         from .adaptation.retraining import RETRAINING, retrain
 
-        _check_length(new)
+        _check_lengths(new, old)
         minutes = RETRAINING.minutes if request.deadline is None else request.deadline.seconds / 60
         options = _requested(replace(RETRAINING.within(minutes), seed=request.seed), request)
         adapted, report = retrain(model, new, old, options, progress, scratch, request.deadline)
@@ -163,10 +163,11 @@ class TaskLearning:
             return evaluate(data, model, methods, progress=progress) if validated is None else validated
 
 
-def _check_length(data: Dataset) -> None:
+def _check_lengths(*data: Dataset) -> None:
     """Raise MisuseError if a data set has more records than a training holds in memory."""
-    if len(data) > MOST_RECORDS:
-        raise MisuseError(f"the data set has {len(data):,} records; a training holds all of them in memory, at most "
+    records = max(map(len, data))
+    if records > MOST_RECORDS:
+        raise MisuseError(f"the data set has {records:,} records; a training holds all of them in memory, at most "
                           f"{MOST_RECORDS:,}; learn from fewer")
 
 

@@ -82,6 +82,14 @@ def test_a_pipe_or_a_device_among_the_files_is_not_waited_for(folder: Path) -> N
         read_dataset(folder)
 
 
+def test_a_data_set_whose_columns_no_reader_takes_is_not_written(
+        whole: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.data.dataset.LARGEST_COLUMNS", 1000)
+    with pytest.raises(MisuseError, match=r"large\.parquet is not written: 300 records take .* several data sets$"):
+        whole.write(tmp_path / "large.parquet")
+    assert not (tmp_path / "large.parquet").exists()
+
+
 def test_a_journal_that_no_reader_holds_in_memory_is_refused(journal: Path, tmp_path: Path) -> None:
     with pytest.raises(MisuseError, match=r"holds 300 records; a data set has at most 299, because all"):
         export_journal(tmp_path / "long.parquet", journal=journal, hold_out=(), most_rows=299)
