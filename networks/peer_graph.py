@@ -42,11 +42,6 @@ class PeerGraph(nn.Module):
         return self._run(*operands)
 
 
-def eager_graph(module: fx.GraphModule) -> PeerGraph:
-    """The graph with PyTorch's own operations."""
-    return PeerGraph(EAGER, module)
-
-
 def inductor_graph(module: fx.GraphModule, examples: Sequence[Tensor]) -> PeerGraph:
     """The graph compiled by Inductor with its weights as constants, which lets it pack them; takes 10 s and more.
 
@@ -107,7 +102,7 @@ class PeerForms:
     def make(self) -> dict[str, PeerGraph]:
         """Make the forms once, and return them by name."""
         if not self._forms:
-            self._forms[EAGER] = eager_graph(self._module)
+            self._forms[EAGER] = PeerGraph(EAGER, self._module)  # PyTorch's own operations
             if self.compare == INDUCTOR:
                 self._add_inductor()
         return self._forms

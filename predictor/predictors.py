@@ -41,8 +41,8 @@ class Untrained:
 SAFE_DEFAULT = "safe-default"
 # Name that `--checkpoint` accepts -> a predictor without a checkpoint
 UNTRAINED: dict[str, Untrained] = {
-    "analytic": Untrained("seqtune.predictor.analytic:AnalyticPredictor", ("cuda", "triton")),
-    SAFE_DEFAULT: Untrained("seqtune.predictor.safe_defaults:SafeDefaults", ()),
+    "analytic": Untrained("seqtune.predictor.untrained:AnalyticPredictor", ("cuda", "triton")),
+    SAFE_DEFAULT: Untrained("seqtune.predictor.untrained:SafeDefaults", ()),
 }
 
 

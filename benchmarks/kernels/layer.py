@@ -141,9 +141,9 @@ def _on_pytorch_memory(kernel: OurKernel, layer: Layer, stack: ExitStack) -> Con
 
     from seqtune.kernels.llvm.fusion import NONE, Fusion
     from seqtune.kernels.llvm.text.formula import Formula
+    from seqtune.networks.program.assembly import Program
     from seqtune.networks.program.bound_kernels import X, Y
     from seqtune.networks.program.device_threads import binder_of
-    from seqtune.networks.program.program import Program
 
     binder = binder_of(kernel.device)
     fusion = Fusion(Formula.of_activation("relu6")) if layer.relu6 else NONE

@@ -29,9 +29,9 @@ from seqtune.predictor.learning.tasks.shares import OURS
 
 if TYPE_CHECKING:
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.predictor.learning.options import TrainingOptions
     from seqtune.predictor.learning.tasks.shares import Outcome
     from seqtune.predictor.predictors import Predictor
+    from seqtune.predictor.training.options import TrainingOptions
 
 RECORDS = Path("data/shipped/gpus/nvidia_h100.parquet")
 OUTSIDE = ("out", "work")  # options that change no row

@@ -23,8 +23,8 @@ from seqtune.figures.picture import BLACK, GREY, ORANGE, SKY, panel, save, style
 from seqtune.predictor.translator.threads import one_thread
 
 if TYPE_CHECKING:
-    from seqtune.integrations.miopen.predictor.evaluation import Propose
     from seqtune.integrations.miopen.predictor.labels import Labels, SolverTimings
+    from seqtune.integrations.miopen.predictor.learning import Propose
     from seqtune.predictor.checkpoint import Checkpoint
 
 FEW = 500  # training labels of a solver that is included in the averages
@@ -71,9 +71,9 @@ def evaluate_all(files: Sequence[Path], checkpoint: Checkpoint,
     """Evaluate the methods: a row for each method, device and solver, and the number of training labels by solver."""
     from benchmarks.prediction.label_baselines.table import BASELINES, BaselineOptions
     from seqtune.integrations.miopen.formats.importing import read_files
-    from seqtune.integrations.miopen.predictor.evaluation import propose
     from seqtune.integrations.miopen.predictor.labels import read_labels
     from seqtune.integrations.miopen.predictor.learned import LearnedLabels
+    from seqtune.integrations.miopen.predictor.learning import propose
 
     kernels, learned = checkpoint.kernels, checkpoint.labels
     assert isinstance(learned, LearnedLabels)
@@ -111,7 +111,7 @@ def _rows_of(finished: Finished, title: str, held_out: Mapping[str, Labels],
 def _scored(proposals: Propose, labels: Mapping[str, Labels]) -> list[Row]:
     """The scores of a method, and how many of its proposals are outside of their search spaces (`invalid`)."""
     from benchmarks.prediction.label_baselines.validity import count_invalid
-    from seqtune.integrations.miopen.predictor.evaluation import score_labels
+    from seqtune.integrations.miopen.predictor.learning import score_labels
 
     invalid: list[int] = []
 
@@ -149,7 +149,7 @@ def by_solver(rows: Sequence[Row], method: str, metric: str) -> dict[str, float]
 def choice_results(races: SolverTimings, checkpoint: Checkpoint) -> Row:
     """Evaluate the choice of solvers by device, and that of boosted trees, which learn from RACES of the timings."""
     from benchmarks.prediction.label_baselines.solver_trees import TreeChoice
-    from seqtune.integrations.miopen.predictor.evaluation import choose, score_solvers
+    from seqtune.integrations.miopen.predictor.learning import choose, score_solvers
 
     held_out, fitting = races.take(races.held_out), races.take(~races.held_out)
     trees = score_solvers(held_out, TreeChoice(fitting, RACES, threads=1).choose)
@@ -229,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from seqtune.integrations.miopen.predictor.labels import read_solver_timings
     from seqtune.integrations.miopen.predictor.training import train
     from seqtune.predictor.checkpoint import Checkpoint
-    from seqtune.predictor.learning.options import label_options
+    from seqtune.predictor.training.options import label_options
 
     parser = OneLineParser(__doc__)
     parser.add_argument("folder", type=Path)

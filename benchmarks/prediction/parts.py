@@ -140,9 +140,9 @@ def _library(tasks: Sequence[MeasuredTask], size: int, draw: int, given: argpars
     """Train on a few of the tasks, with some configurations of each, and evaluate on others that are not near."""
     from seqtune.kernels.problem_sets.similarity import SimilarityIndex
     from seqtune.kernels.task import MeasuredTask
-    from seqtune.predictor.learning.options import TrainingOptions
     from seqtune.predictor.learning.tasks.small.options import small_options
     from seqtune.predictor.learning.tasks.small.training import train_small
+    from seqtune.predictor.training.options import TrainingOptions
 
     generator = np.random.default_rng([given.seed, size, draw])
     order = generator.permutation(len(tasks)).tolist()

@@ -16,7 +16,7 @@ from seqtune.kernels.membership import Membership
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
-from ..copies import copies_note
+from ..chosen_tasks import copies_note
 from ..dataset import ADDED, SCHEMA, TYPES, Dataset
 from ..record import Status
 from .format import ImportResult, Report

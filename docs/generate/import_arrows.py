@@ -38,7 +38,7 @@ PUBLIC = {
         "correction", "labels", "learning", "learning/tasks", "predictors", "pretrained", "sequence", "training",
         "translator", "trees"),
     "networks": (
-        "capture", "compilation", "compiled", "compiler", "explanation", "nodes", "optimized", "parts",
+        "capture", "compiled", "compiler", "explanation", "nodes", "optimized", "parts",
         "peer_comparison", "peer_graph", "plan", "program", "selection"),
     "seqtune": ("api", "hooks"),
 }

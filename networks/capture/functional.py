@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
+from ..lowering.graph_edits import insert_operation
 from ..lowering.lowering import arguments
 from ..lowering.table import MAKERS
-from .composites import Composites, is_composite
-from .slice_writes import replace_write
+from .composites import Composites, is_composite, sized_value
 
 aten = torch.ops.aten
 _DROP_OUTS = (aten.dropout.default, aten.dropout_.default)
@@ -44,7 +44,7 @@ def make_functional(graph: fx.Graph, composites: Composites | None = None) -> bo
     for node in _operations(graph):
         if not isinstance(node.target, OpOverload):
             return False
-        if node.target._schema.is_mutable and not replace_write(graph, node, _may_share):
+        if node.target._schema.is_mutable and not _replace_slice_write(graph, node):
             form = _functional_form(node)
             if form is None or not _owns_its_memory(node.args[0], node):
                 return False
@@ -122,3 +122,43 @@ def _replace(graph: fx.Graph, node: fx.Node, form: OpOverload) -> None:
         user.replace_input_with(written, new)
     node.replace_all_uses_with(new)
     graph.erase_node(node)
+
+
+_CONTENTS: dict[Any, Any] = {  # what writes into a slice -> what computes the slice's new content
+    aten.fill_.Tensor: aten.fill.Tensor, aten.fill_.Scalar: aten.fill.Scalar, aten.copy_.default: aten.copy.default}
+_SCATTERS: dict[Any, Any] = {  # what takes a slice -> what puts a new one in its place
+    aten.slice.Tensor: aten.slice_scatter.default, aten.select.int: aten.select_scatter.default}
+
+
+def _replace_slice_write(graph: fx.Graph, node: fx.Node) -> bool:
+    """Replace a write into a slice (`mask[:, 2:5] = 1`) of a new tensor of which no other view is there yet.
+
+    All later operations read the tensor with the slice's new content. Else False, without a change.
+    """
+    content = _CONTENTS.get(node.target)
+    slices = [] if content is None or node.users or node.kwargs else _slices(node.args[0])
+    base = slices[-1].args[0] if slices else None
+    if not isinstance(base, fx.Node) or base.op != "call_function" or _may_share(base) \
+            or any(user < node and user is not slices[-1] and _may_share(user) for user in base.users):
+        return False
+    if any(sized_value(read) is None for taken in (node, *slices) for read in taken.all_input_nodes):
+        return False
+    with graph.inserting_before(node):
+        written = insert_operation(graph, content, *node.args)
+        for taken in slices:
+            written = insert_operation(graph, _SCATTERS[taken.target], taken.args[0], written, *taken.args[1:])
+    for user in [user for user in base.users if node < user]:
+        user.replace_input_with(base, written)
+    graph.erase_node(node)
+    return True
+
+
+def _slices(value: Any) -> list[fx.Node]:
+    """The operations that take a slice of a slice, the last one first; none where something else reads one."""
+    slices: list[fx.Node] = []
+    while isinstance(value, fx.Node) and value.target in _SCATTERS:
+        if len(value.users) != 1 or value.kwargs:
+            return []
+        slices.append(value)
+        value = value.args[0]
+    return slices

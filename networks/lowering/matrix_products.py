@@ -51,11 +51,9 @@ def _summed(lowering: Lowering, a: Node, b: Node, shape: tuple[int, ...]) -> Nod
     """The product with one row or one column, as a sum over an axis of products of numbers."""
     lead = shape[:-2]
     if shape[-1] == 1:  # sums along the rows of a
-        matrix, row, axis = a, lowering.add_view(
-            b, (*b.shape[:-2], 1, b.shape[-2]), lambda view: view.permuted(_swapped(len(b.shape)))), len(shape) - 1
+        matrix, row, axis = a, lowering.add_permuted(b, _swapped(len(b.shape))), len(shape) - 1
     else:
-        matrix, row, axis = b, lowering.add_view(
-            a, (*a.shape[:-2], a.shape[-1], 1), lambda view: view.permuted(_swapped(len(a.shape)))), len(shape) - 2
+        matrix, row, axis = b, lowering.add_permuted(a, _swapped(len(a.shape))), len(shape) - 2
     whole = (*lead, *matrix.shape[-2:])
     matrix = lowering.add_expanded(matrix, whole)
     kept = tuple(1 if index == axis else size for index, size in enumerate(whole))

@@ -29,7 +29,7 @@ _SWITCHES = ("dropout_p", "train", "training")  # arguments of operations that d
 def fold_constants(module: fx.GraphModule) -> None:
     """Compute all operations of constants now, except those that differ from run to run. The graph must be functional.
 
-    Results are never constants themselves (`capture/result_memory.py`).
+    Results are never constants themselves (`keep_memory_of_results`).
     """
     values: dict[fx.Node, Any] = {}
     graph = module.graph

@@ -1,7 +1,12 @@
-"""Assembly: turns the nodes of a network into a program: jobs in order, and memory for every value."""
+"""Assembly: turns the nodes of a network into a program: jobs in order, and memory for every value.
+
+Intermediate results lie in one block of memory. Only the addresses of operands and results change from call to call:
+the program writes them where the kernels read them.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,8 +25,52 @@ from ..plan.memory import Buffer, plan
 from ..steps.pointwise import pointwise
 from ..steps.step_source import StepSource
 from ..steps.view import View
-from .bound_kernels import BoundKernel, KernelBinder
-from .program import Program, Slot
+from .bound_kernels import BoundKernel, KernelBinder, ThreadPool
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A word that holds an address: `array[index]` is the address of a buffer plus `offset` bytes."""
+
+    array: NDArray[np.int64]
+    index: int
+    offset: int = 0
+
+    def write(self, address: int) -> None:
+        """Make the word point into the buffer at this address."""
+        self.array[self.index] = address + self.offset
+
+
+class Program:
+    """Kernels that one call runs one after the other; `operands` and `results` are the slots of each outer buffer.
+
+    `memory` is kept alive: constants and intermediate results, into which the kernels' other slots point.
+    """
+
+    def __init__(self, threads: ThreadPool, kernels: Sequence[BoundKernel], operands: Sequence[Sequence[Slot]],
+                 results: Sequence[Sequence[Slot]], memory: Sequence[object]) -> None:
+        self._threads = threads
+        self._kernels = list(kernels)
+        self.memory = list(memory)
+        self._jobs = np.array([kernel.address for kernel in kernels], np.int64)
+        self._slots = [list(slots) for slots in (*operands, *results)]
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def run(self, operands: Sequence[int], results: Sequence[int]) -> None:
+        """Run all kernels; the numbers are the addresses of the outer buffers. One call at a time."""
+        for address, slots in zip((*operands, *results), self._slots, strict=True):
+            for slot in slots:
+                slot.write(address)
+        self._threads.run_all(self._jobs)
+
+    def time(self, number: int) -> float:
+        """Run one kernel with the addresses of the last call and return its seconds."""
+        job = self._jobs[number:number + 1]
+        begin = time.perf_counter()
+        self._threads.run_all(job)
+        return time.perf_counter() - begin
 
 
 @dataclass(frozen=True, slots=True)

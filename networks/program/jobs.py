@@ -17,16 +17,15 @@ from seqtune.kernels.llvm.attention_decode import AttentionDecode
 from seqtune.kernels.llvm.attention_views import AttentionViews
 from seqtune.kernels.llvm.fusion import Fusion
 from seqtune.kernels.llvm.text.elements import Element
-from seqtune.kernels.llvm.text.formula import IDENTITY
 from seqtune.kernels.registry import kernel
 
 from ..nodes import AttentionHeads, Gather, Layer, MovedRows, Pointwise, Pool, Reduction, RowOperation, Shape
 from ..plan.layouts import channels_last, image_pitch, row_pitch
-from ..steps import rows
 from ..steps.gather import gather
 from ..steps.pointwise import pointwise
 from ..steps.pooling import Window, average_pool, max_pool
 from ..steps.reduction import reduction
+from ..steps.rows import SCALE, row_step
 from ..steps.view import View
 from .assembly import Assembly, Binding, BufferView, Job, new_buffer
 from .bound_kernels import BIAS, OTHER, X, Y
@@ -72,7 +71,7 @@ def _scaled_weights(assembly: Assembly, node: Layer, product: Pointwise) -> Buff
     of_channels = factors.view.reshaped((1, shape[1], 1))
     assert of_channels is not None  # one axis alone is longer than 1
     y = new_buffer(view)
-    step = pointwise(rows.SCALE, view, [view, of_channels.expanded(view.shape)], assembly.lanes)
+    step = pointwise(SCALE, view, [view, of_channels.expanded(view.shape)], assembly.lanes)
     assembly.step(product, step, y, assembly.constant(view, assembly.packed[node].reshape(-1)), factors)
     return y
 
@@ -81,7 +80,7 @@ def _scaled_image(assembly: Assembly, node: Layer, product: Pointwise, element: 
     """The image x times the factors of its channels, computed by a step."""
     x, factors = (assembly.values[read] for read in (node.inputs[0], node.inputs[-1]))
     y = new_buffer(channels_last(x.view.shape).stored_as(element))
-    step = pointwise(rows.SCALE, y.view, [x.view, factors.view.expanded(x.view.shape)], assembly.lanes)
+    step = pointwise(SCALE, y.view, [x.view, factors.view.expanded(x.view.shape)], assembly.lanes)
     assembly.step(product, step, y, x, factors)
     return y
 
@@ -117,13 +116,7 @@ def append_rows(assembly: Assembly, node: RowOperation, y: BufferView) -> None:
     """A normalisation with its scale and shift."""
     operands = [assembly.values[read] for read in node.inputs]
     views = [operand.view.expanded(node.shape) for operand in operands]
-    after = (IDENTITY, rows.SCALE, rows.SCALE_SHIFT)[len(operands) - 1]
-    if node.kind in ("softmax", "log_softmax"):
-        source = rows.softmax(y.view, views, assembly.lanes, log=node.kind == "log_softmax")
-    else:
-        make = rows.layer_norm if node.kind == "layer_norm" else rows.rms_norm
-        source = make(y.view, views, assembly.lanes, node.epsilon, after=after)
-    assembly.step(node, source, y, *operands)
+    assembly.step(node, row_step(node.kind, y.view, views, assembly.lanes, node.epsilon), y, *operands)
 
 
 def append_reduction(assembly: Assembly, node: Reduction, y: BufferView) -> None:

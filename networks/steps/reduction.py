@@ -32,6 +32,7 @@ _GROUP = 4  # vectors of columns that are reduced together, and rows at a time w
 _FEW_TASKS = 8  # fewer tasks than this leave threads idle
 _SLICES = 16
 
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """The kind of a reduction; equal ones share their code.
@@ -135,8 +136,7 @@ def _planned(kind: str, dimensions: Sequence[Dimension], reduced: Sequence[Dimen
     return plan, loops, numbers
 
 
-def _step(phases: Sequence[tuple[Planned, int]], operands: int, lanes: int,
-          workspace: int) -> StepSource:
+def _step(phases: Sequence[tuple[Planned, int]], operands: int, lanes: int, workspace: int) -> StepSource:
     arguments: tuple[int, ...] = ()
     for (plan, loops, sizes), count in phases:
         arguments += (0,) * (1 + plan.before.operands) + loops.arguments() + sizes + (count,)
@@ -147,18 +147,14 @@ def _step(phases: Sequence[tuple[Planned, int]], operands: int, lanes: int,
 
 @lru_cache(maxsize=256)
 def _source(plans: tuple[_Plan, ...], lanes: int) -> KernelSource:
-    return KernelSource(_module(plans, lanes))
-
-
-def _module(plans: Sequence[_Plan], lanes: int) -> str:
     """The module of one entry, or of two: the first one reduces into the workspace, the second one reduces that."""
     parts, first = [declarations(lanes), declare_math(lanes), masks.declare_masked(
         lanes, [element for plan in plans for element in plan.elements])], 0
     for number, plan in enumerate(plans):
         code = _ReductionCode(plan, lanes, first, number + 1 < len(plans))
         parts.append(code.function(f"reduction{number}"))
-        first += code.arguments
-    return "\n".join(parts)
+        first += len(code.of)  # its launch arguments
+    return KernelSource("\n".join(parts))
 
 
 class _ReductionCode(NestCode):
@@ -174,11 +170,6 @@ class _ReductionCode(NestCode):
         self._along = Access(self.v, plan.kinds, ["0", *self._steps[-1]], plan.elements)
         self._neutral = {"max": self.v.constant(float("-inf")), "min": self.v.constant(float("inf"))}.get(
             plan.kind, "zeroinitializer")
-
-    @property
-    def arguments(self) -> int:
-        """The number of launch arguments of this entry."""
-        return len(self.of)
 
     def base(self, view: int) -> str:
         """The address of a view's first element: in the workspace between two phases."""

@@ -1,7 +1,6 @@
 """Row steps: softmax, layer normalisation and RMS normalisation along the last dimension of views.
 
-The first operand is x. The result of a normalisation goes through a formula `after`, whose other operands follow x,
-such as scale and shift of each column. The output may be one of the operands.
+The first operand is x; scale and shift of each column follow where there are any. The output may be an operand.
 """
 
 from __future__ import annotations
@@ -27,41 +26,29 @@ SCALE = Formula.of("mul", 0, 1)  # x times a factor
 SCALE_SHIFT = Formula(3, (("mul", 0, 1), ("add", 3, 2)))  # x times a factor, plus a summand
 
 
-def softmax(out: View, operands: Sequence[View], lanes: int, log: bool = False) -> StepSource:
-    """e^(x - max) / sum over every row, or its logarithm. Raises KernelError."""
-    return _step(_Rows("log_softmax" if log else "softmax", IDENTITY), out, operands, lanes)
-
-
-def layer_norm(out: View, operands: Sequence[View], lanes: int, epsilon: float,
-               after: Formula = IDENTITY) -> StepSource:
-    """(x - mean) / sqrt(variance + epsilon) over every row; the variance is the biased one. Raises KernelError."""
-    return _step(_Rows("layer_norm", after, epsilon), out, operands, lanes)
-
-
-def rms_norm(out: View, operands: Sequence[View], lanes: int, epsilon: float, after: Formula = IDENTITY) -> StepSource:
-    """x / sqrt(mean of x^2 + epsilon); otherwise like `layer_norm`. Raises KernelError."""
-    return _step(_Rows("rms_norm", after, epsilon), out, operands, lanes)
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """The kind of a step over rows; equal ones share their code."""
 
     kind: str
     after: Formula
-    epsilon: float = 0.0
+    epsilon: float
 
 
-def _step(rows: _Rows, out: View, operands: Sequence[View], lanes: int) -> StepSource:
-    assert len(operands) == rows.after.operands
+def row_step(kind: str, out: View, operands: Sequence[View], lanes: int, epsilon: float = 0.0) -> StepSource:
+    """Compute every row by its `kind`; a second operand scales the result, a third one is added. Raises KernelError.
+
+    softmax: e^(x - max) / sum; log_softmax: its logarithm; layer_norm: (x - mean) / sqrt(variance + epsilon), the
+    variance is the biased one; rms_norm: x / sqrt(mean of x^2 + epsilon).
+    """
+    rows = _Rows(kind, (IDENTITY, SCALE, SCALE_SHIFT)[len(operands) - 1], epsilon)
     views = [out, *operands]
     loops = row_nest(views)
     if out.shape[-1] > 1 and out.strides[-1] != 1:
-        raise KernelError(f"{rows.kind} writes rows without gaps, not with strides of {out.strides[-1]}")
+        raise KernelError(f"{kind} writes rows without gaps, not with strides of {out.strides[-1]}")
     kinds = tuple(loops.access(view) for view in range(len(views)))
     source = _source(rows, kinds, tuple(view.element for view in views), len(loops.dimensions), lanes)
-    return StepSource(source, Launch((0,) * len(views) + loops.arguments(), (
-        Phase(rows.kind, loops.tasks),)), len(operands))
+    return StepSource(source, Launch((0,) * len(views) + loops.arguments(), (Phase(kind, loops.tasks),)), len(operands))
 
 
 @lru_cache(maxsize=256)

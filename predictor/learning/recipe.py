@@ -21,8 +21,8 @@ from seqtune.errors import FormatError, MisuseError, one_line
 from seqtune.kernels.files import read_bounded
 
 from ..checkpoint_folder import SHIPPED
+from ..training.options import TrainingOptions
 from ..trees.cost_trees import TreesOptions
-from .options import TrainingOptions
 
 ENDING = ".recipe.json"  # of the file beside a shipped checkpoint
 LARGEST = 100_000  # bytes

@@ -152,15 +152,10 @@ class ResolvedByRow:
 
     def _computed(self, wanted: Mapping[str, int], rows: NDArray[np.int64]) -> tuple[list[int], Quantities]:
         """The index and the values of each numeric quantity; words have no logarithm."""
-        names, matrix = self._values(tuple(wanted), rows)
-        return [wanted[name] for name in names], _rounded_log2(matrix).astype(np.float32).T
-
-    def _values(self, wanted: tuple[str, ...], rows: NDArray[np.int64]
-                ) -> tuple[Sequence[str], NDArray[np.float64]]:
-        """The names of the numeric quantities and their values, (quantity, row)."""
-        columns = {name: numbers for name, column in self._space.derived_columns(wanted, rows).items()
+        columns = {name: numbers for name, column in self._space.derived_columns(tuple(wanted), rows).items()
                    if (numbers := numbers_of(column)) is not None}
-        return list(columns), np.array([*columns.values()], np.float64).reshape(len(columns), len(rows))
+        matrix = np.array([*columns.values()], np.float64).reshape(len(columns), len(rows))
+        return [wanted[name] for name in columns], _rounded_log2(matrix).astype(np.float32).T
 
 
 class _Resolving(NamedTuple):

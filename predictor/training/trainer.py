@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +28,7 @@ from seqtune.kernels.say import silent
 from seqtune.tuner.stop_request import StopRequest
 
 from .conditions import no_launcher
+from .options import TrainingOptions
 from .progress import Epoch, Progress
 from .state import TrainingState
 
@@ -41,43 +41,6 @@ STOPPING = "stopping after this epoch; Ctrl-C again stops at once, with the epoc
 WEIGHT_DECAY = 0.05  # of matrices; vectors (biases, norms) do not decay. Every shipped checkpoint was trained with it
 CLIP = 1.0  # largest norm of the gradient, with which every shipped checkpoint was trained
 METRIC = "eval_"  # begins the names of Trainer's metrics of validation
-
-
-class TrainerOptions(Protocol):
-    """The options that every training has. Their defaults belong to each kind of model."""
-
-    @property
-    def epochs(self) -> int: ...
-
-    @property
-    def rate(self) -> float:
-        """AdamW's learning rate at its peak."""
-
-    @property
-    def warm_up(self) -> float:
-        """The share of the steps in which the rate rises."""
-
-    @property
-    def average(self) -> float:
-        """The decay of the running average of the weights, per step. The average is validated and kept."""
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def threads(self) -> int: ...
-
-    @property
-    def state(self) -> Path | None:
-        """The folder in which the state of the training is saved and from which it is resumed."""
-
-    @property
-    def save_every(self) -> int:
-        """The number of epochs between two saved states, if they take less than SAVE_SECONDS."""
-
-    @property
-    def end_now(self) -> bool:
-        """Whether to train no further than the saved state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +79,7 @@ class Training(TrainerCallback, Generic[Net, Batch]):  # type: ignore[misc]
     Iterating gives the batches of the next epoch.
     """
 
-    def __init__(self, state: TrainingState[Net], course: Course[Net, Batch], options: TrainerOptions,
+    def __init__(self, state: TrainingState[Net], course: Course[Net, Batch], options: TrainingOptions,
                  stop: StopRequest, save: Callable[[], None] | None, progress: Progress, began: float) -> None:
         self.state, self.course, self.options = state, course, options
         self.first = state.epoch  # epochs before this run
@@ -213,7 +176,7 @@ class EpochTrainer(Trainer):  # type: ignore[misc]
         return metrics
 
 
-def fit(network: Net, course: Course[Net, Any], options: TrainerOptions, fingerprint: str = "",
+def fit(network: Net, course: Course[Net, Any], options: TrainingOptions, fingerprint: str = "",
         progress: Progress = silent, began: float | None = None) -> TrainingState[Net]:
     """Train a network and return the final state, whose `kept` is the trained network.
 
@@ -251,7 +214,7 @@ def fit(network: Net, course: Course[Net, Any], options: TrainerOptions, fingerp
     return state
 
 
-def _optimizer(network: nn.Module, course: Course[Any, Any], options: TrainerOptions) -> torch.optim.AdamW:
+def _optimizer(network: nn.Module, course: Course[Any, Any], options: TrainingOptions) -> torch.optim.AdamW:
     matrices = [tensor for tensor in network.parameters() if tensor.dim() > 1]
     vectors = [tensor for tensor in network.parameters() if tensor.dim() <= 1]
     return torch.optim.AdamW([{"params": matrices, "weight_decay": WEIGHT_DECAY},

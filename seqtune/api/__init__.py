@@ -11,42 +11,38 @@ from typing import TYPE_CHECKING
 from seqtune.kernels.lookup import lazily
 
 if TYPE_CHECKING:
-    from .building import build, build_folder
+    from .building import build, build_folder, demo
     from .bulk import BulkAnswer, predict_many
     from .calibrating import calibrate
     from .checking import check_memory, compile_check, lint_library
     from .collecting.results import Collected, CollectedDevice, CollectionProgress
     from .collecting.run import collect
-    from .demonstration import demo
     from .evaluating import evaluate
     from .examining import Check, Examination, doctor
-    from .exchanging import export, import_data, serve_files
+    from .exchanging import export, export_c, import_data, serve_files
     from .learning import retrain, train
     from .listing import devices, kernel_json, kernels, libraries
     from .onnx_model import OnnxPrediction, OnnxRow, predict_onnx
     from .predicting import predict
-    from .predictor_code import export_c
     from .replaying import replay
     from .results import Answer, BuiltFolder, CompileReport, Demonstration, Devices, Prediction
     from .tuning.results import Tuned, TuningReport
     from .tuning.run import tune
 
 _MODULES = {
-    "building": ("build", "build_folder"),
+    "building": ("build", "build_folder", "demo"),
     "bulk": ("BulkAnswer", "predict_many"),
     "calibrating": ("calibrate",),
     "checking": ("check_memory", "compile_check", "lint_library"),
     "collecting.results": ("Collected", "CollectedDevice", "CollectionProgress"),
     "collecting.run": ("collect",),
-    "demonstration": ("demo",),
     "evaluating": ("evaluate",),
     "examining": ("Check", "Examination", "doctor"),
-    "exchanging": ("export", "import_data", "serve_files"),
+    "exchanging": ("export", "export_c", "import_data", "serve_files"),
     "learning": ("retrain", "train"),
     "listing": ("devices", "kernel_json", "kernels", "libraries"),
     "onnx_model": ("OnnxPrediction", "OnnxRow", "predict_onnx"),
     "predicting": ("predict",),
-    "predictor_code": ("export_c",),
     "replaying": ("replay",),
     "results": ("BuiltFolder", "CompileReport", "Demonstration", "Devices", "Prediction", "Answer"),
     "tuning.results": ("Tuned", "TuningReport"),

@@ -1,4 +1,4 @@
-"""The verb `build`: a kernel with the configuration that suits a problem, as a folder of files or as a function."""
+"""The verb `build`: a kernel with the configuration that suits a problem, as files or as a function; and `demo`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from pathlib import Path
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.networks import network
 from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import Task
+from seqtune.predictor.predictors import named_predictor
 from seqtune.tuner.building.built_kernel import BuiltKernel, built_kernel
 from seqtune.tuner.building.chosen import Chosen, check_free, files_of, write_folder
+from seqtune.tuner.measuring.deadline import SECONDS
 from seqtune.tuner.remembered import remembered_winners
 
-from ..errors import CheckpointError, KernelError, MisuseError, shown
-from .inputs import as_device, as_problem, as_problems
+from ..errors import CheckpointError, FormatError, KernelError, MisuseError, SeqtuneError, shown
+from .inputs import as_device, as_problem, as_problems, check_positive
+from .listing import devices
 from .predicting import predict
 from .question import Question
-from .results import BuiltFolder
+from .results import BuiltFolder, Demonstration
 
 SHOWN = 5  # proposals that `predict` lists where nothing else is asked for; --proposal counts in this list
 MOST_PROPOSALS = 1000  # as --top
@@ -90,3 +94,36 @@ def _choose(problem: Problem, device: Device, proposal: int | None, checkpoint: 
     candidate = answer.candidates[number - 1]
     assert candidate.question is not None  # every answer's have one
     return candidate.question.chosen(candidate.configuration, candidate.seconds)
+
+
+def demo(seconds: float = SECONDS, *, out: str | Path | None = None, checkpoint: str | Path | None = None,
+         journal: str | Path | None = None, progress: Say = silent) -> Demonstration:
+    """Predict and verify two ResNet-18 layers on every device found, and build the first one to a new folder `out`."""
+    check_positive("seconds", seconds)
+    if out is not None:
+        check_free(Path(out))
+    if checkpoint is not None:
+        named_predictor(checkpoint)
+    listing = devices()
+    unavailable = dict(listing.unavailable)
+    predictions = []
+    layers = network("resnet18")
+    for problem in (layers[1], layers[8]):  # 3x3 filters on 64 channels of 56x56, and on 256 of 14x14
+        for _, device in listing.listed:
+            def say(step: str, problem: Problem = problem, device: Device = device) -> None:
+                progress(f"{problem.brief()} on {device.name}: {step}")
+
+            try:
+                predictions.append(predict(problem, device, verify=True, seconds=seconds, checkpoint=checkpoint,
+                                           journal=journal, progress=say))
+            except FormatError:  # the journal is damaged, which concerns every device
+                raise
+            except SeqtuneError as error:
+                unavailable[device.name] = str(error)
+    if not predictions:
+        reasons = "; ".join(f"{name}: {why}" for name, why in unavailable.items())
+        raise SeqtuneError(f"nothing could be shown: {reasons}")
+    first = predictions[0]
+    folder = None if out is None else build_folder(first.problem, first.device, out, checkpoint=checkpoint,
+                                                   journal=journal, progress=progress)
+    return Demonstration(tuple(predictions), unavailable, folder)

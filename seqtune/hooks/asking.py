@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
@@ -23,12 +24,12 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.answering import Answering
 from seqtune.predictor.candidate import doubt_about
 
-from ..api.inputs import check_share
-from ..errors import KernelError, MisuseError, SeqtuneError, SeqtuneWarning, shown
-from .running_device import running_device
+from ..api.inputs import as_device, check_share
+from ..errors import DeviceError, KernelError, MisuseError, SeqtuneError, SeqtuneWarning, shown
 
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
+
 
 Bounds: TypeAlias = tuple[int, int]  # the least and the most value of a parameter that a tool can run, inclusive
 ANY: Bounds = (-sys.maxsize, sys.maxsize)  # any value, words too
@@ -144,3 +145,17 @@ def _kept(task: Task, keep: NDArray[np.bool_]) -> Task:
         names = ", ".join(kernel.name for kernel in task.kernels)
         raise KernelError(f"no configuration of {names} is one that the tool can run")
     return task.narrowed(keep)
+
+
+def running_device(given: Device | str | None) -> Device:
+    """The GPU that PyTorch uses now; without one, the `given` device. Raises DeviceError where there is neither."""
+    from seqtune.tuner.backends.triton.discovery import current
+
+    device = current()
+    if device is not None:
+        return device
+    if given is None:
+        raise DeviceError("no GPU is running here; name the one to predict for, as in device='triton:h200'")
+    if isinstance(given, str) and ":" not in given and (named := described("triton", given)) is not None:
+        return named
+    return as_device(given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seqtune.data.copies import choice_weights, copies_note
+from seqtune.data.chosen_tasks import choice_weights, copies_note
 from seqtune.data.dataset import Dataset
 from tests.support.records import RECORDS, write_journal
 

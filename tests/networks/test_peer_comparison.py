@@ -20,7 +20,7 @@ from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.networks.compiled import Compiled
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.peer_comparison import GraphVerdict, PeerComparison, guarded
-from seqtune.networks.peer_graph import Inductor, PeerForms, PeerGraph, eager_graph, inductor_graph
+from seqtune.networks.peer_graph import Inductor, PeerForms, PeerGraph, inductor_graph
 from seqtune.pytorch import explain
 from seqtune.tuner.load import Load, LoadMeter
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
@@ -328,7 +328,7 @@ def test_inductor_gets_constant_weights_and_a_copy_of_the_graph(monkeypatch: pyt
     form, x = inductor_graph(graph, [torch.randn(1, 3)]), torch.randn(1, 3)
     assert given["options"] == {"freezing": True}
     assert given["module"] is not graph
-    assert torch.equal(form(x), eager_graph(graph)(x))
+    assert torch.equal(form(x), graph(x))
     monkeypatch.setattr(torch, "compile", lambda *_, **__: given["missing"])
     with pytest.raises(UnavailableError, match="Inductor cannot compile the graph: 'missing'"):
         inductor_graph(graph, [x])

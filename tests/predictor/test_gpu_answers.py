@@ -18,12 +18,12 @@ from seqtune.data.shipped_machines import GPUS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import Task
-from seqtune.predictor.analytic import AnalyticPredictor
 from seqtune.predictor.answering import Answering, answering, seeds_for
 from seqtune.predictor.checkpoint import CHOICES_OF_KERNELS, CHOICES_ON_CHIP, NEW_GPU, Checkpoint
 from seqtune.predictor.largest import MEASURE
 from seqtune.predictor.learning.tasks.learning import LearnedProblems
 from seqtune.predictor.predictors import answers_for
+from seqtune.predictor.untrained import AnalyticPredictor
 from tests.support.devices import described_gpu
 from tests.support.doors import DOORS
 from tests.support.installation.optional import TRAINING, skip_without

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from seqtune.errors import FormatError, MisuseError
-from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.recipe import OF_A_RUN, SETTLED, Recipe, options_from
 from seqtune.predictor.predictors import SHIPPED
+from seqtune.predictor.training.options import TrainingOptions
 from seqtune.predictor.training.state import describe
 from seqtune.predictor.trees.cost_trees import COLUMNS, SUBSAMPLE, TreesOptions
 from seqtune.predictor.trees.forest import WORST

@@ -11,7 +11,7 @@ from seqtune.data.dataset import Dataset
 from seqtune.integrations.miopen.formats.importing import read_files
 from seqtune.integrations.miopen.predictor.labels import Labels, read_labels
 from seqtune.integrations.miopen.predictor.training import train
-from seqtune.predictor.learning.options import label_options
+from seqtune.predictor.training.options import label_options
 from seqtune.tuner.cost_models.boosting import Boosting
 from tests.support.learning.few_trees import grow_few_trees
 

@@ -55,8 +55,8 @@ def records() -> list[Record]:
 
 def write_files(folder: Path) -> None:
     """Write a library, a journal, a data set, a checkpoint and a caller of exported C files into a new folder."""
-    from seqtune.predictor.learning.options import TrainingOptions
     from seqtune.predictor.learning.tasks.training import train_model
+    from seqtune.predictor.training.options import TrainingOptions
 
     folder.mkdir(parents=True)
     use(read_library(write(folder, TEXT)))

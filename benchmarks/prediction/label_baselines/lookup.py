@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.integrations.miopen.predictor.chains import Floats
-from seqtune.integrations.miopen.predictor.evaluation import ValueIndices
 from seqtune.integrations.miopen.predictor.labels import Labels, Queries
+from seqtune.integrations.miopen.predictor.learning import ValueIndices
 from seqtune.integrations.miopen.predictor.source_columns import fact_columns
 from seqtune.kernels.operations.convnd import OPERATION
 

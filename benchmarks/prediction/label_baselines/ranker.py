@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from seqtune.integrations.miopen.predictor.chains import Floats, tree_columns, with_values
-from seqtune.integrations.miopen.predictor.evaluation import ValueIndices
 from seqtune.integrations.miopen.predictor.labels import Labels
+from seqtune.integrations.miopen.predictor.learning import ValueIndices
 
 from .lookup import Majority, NearestLabels
 from .validity import valid

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from seqtune.integrations.miopen.predictor.chains import Chain
-from seqtune.integrations.miopen.predictor.evaluation import Propose, propose
 from seqtune.integrations.miopen.predictor.labels import Labels, SolverTimings
+from seqtune.integrations.miopen.predictor.learned import LabelWords
+from seqtune.integrations.miopen.predictor.learning import Propose, propose
 from seqtune.integrations.miopen.predictor.training import vocabulary_of
-from seqtune.integrations.miopen.predictor.words import LabelWords
 from seqtune.predictor.sequence.beam import Allowed, Scores
 from seqtune.predictor.sequence.vocabulary import Vocabulary
 from seqtune.tuner.cost_models.boosting import Boosting

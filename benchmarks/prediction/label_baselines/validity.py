@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.integrations.miopen.formats.terms import as_convnd
-from seqtune.integrations.miopen.predictor.evaluation import ValueIndices
 from seqtune.integrations.miopen.predictor.labels import Labels, Queries
+from seqtune.integrations.miopen.predictor.learning import ValueIndices
 from seqtune.kernels.enumeration import column_of
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.membership import Membership

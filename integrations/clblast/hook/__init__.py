@@ -8,7 +8,6 @@ CLBlast and pyopencl are loaded when a function here is called.
 
 from __future__ import annotations
 
-from .choices import choose, parameters, tune
-from .products import defaults, gemm
+from .products import choose, defaults, gemm, parameters, tune
 
 __all__ = ["choose", "defaults", "gemm", "parameters", "tune"]

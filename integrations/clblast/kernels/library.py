@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from seqtune.kernels.launches.implementation import LibraryCall
 from seqtune.kernels.libraries.library import Library
+
+IMPLEMENTATION = LibraryCall(
+    "clblast", "the call of CLBlastSgemm with all copies that it makes; program built before, once")
+
 
 KERNELS: dict[str, str] = {
     "clblast.xgemm": "seqtune.integrations.clblast.kernels.xgemm:KERNEL",

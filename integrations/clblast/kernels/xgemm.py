@@ -13,7 +13,7 @@ from __future__ import annotations
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.launches.indexing import offsets_fit
 
-from .call import IMPLEMENTATION
+from .library import IMPLEMENTATION
 
 KERNEL = Kernel.of(
     name="clblast.xgemm",

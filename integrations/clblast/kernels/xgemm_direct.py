@@ -9,7 +9,7 @@ from __future__ import annotations
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.kernels.launches.indexing import offsets_fit
 
-from .call import IMPLEMENTATION
+from .library import IMPLEMENTATION
 
 # The edge of the cube below which CLBlast calls this kernel on devices that its database does not know.
 MIN_INDIRECT_SIZE = 896

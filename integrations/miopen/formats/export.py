@@ -8,7 +8,7 @@ before it is written.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +20,12 @@ import numpy as np
 from seqtune.data.dataset import Dataset
 from seqtune.data.dataset import configuration as parse_configuration
 from seqtune.data.formats.format import Format, LearnedTables, Report
-from seqtune.data.formats.predictions import read_predictions
+from seqtune.data.json_content import parse_json
 from seqtune.data.record import Status
 from seqtune.errors import ConfigurationError, DeviceError, FormatError, KernelError, MisuseError, SeqtuneError
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import replacing, write_whole
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.files import read_bounded, replacing, write_whole
+from seqtune.kernels.kernel import Configuration, is_setting
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
@@ -233,3 +233,26 @@ _ASKS = ("learned_tables",)
 TEXT = Format(("gfx*.udb.txt",), MIOPEN.read, MIOPEN.devices, partial(_export, write_text), _ASKS)
 UDB = Format(("gfx*.udb",), MIOPEN.read, MIOPEN.devices, partial(_export, write_udb), _ASKS)
 OVERRIDE = Format((), write=partial(_export, write_override), asks=_ASKS)
+
+
+LARGEST_FILE = 100_000_000  # bytes
+
+
+def read_predictions(path: Path) -> Iterator[tuple[str, Problem, Configuration]]:
+    """Read the device, problem and configuration of each candidate that `seqtune predict --json` printed, best first.
+
+    Raises FormatError.
+    """
+    for number, line in enumerate(read_bounded(path, LARGEST_FILE).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            prediction = parse_json(line, path)
+            problem, device = Problem.from_json(prediction["problem"]), str(prediction["device"])
+            for candidate in prediction["candidates"]:
+                settings = candidate["configuration"]
+                if not all(map(is_setting, settings.values())):
+                    raise TypeError
+                yield device, problem, Configuration.of(str(candidate["kernel"]), settings)
+        except (ValueError, KeyError, TypeError, AttributeError, FormatError):
+            raise FormatError(f"{path}:{number}: not a prediction as `seqtune predict --json` prints it") from None

@@ -23,10 +23,10 @@ from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.say import silent
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.sequence.source_facts import own_facts
 from seqtune.predictor.sequence.vocabulary import BEGIN, Vocabulary, Words
 from seqtune.predictor.training.conditions import has_bf16_products
+from seqtune.predictor.training.options import TrainingOptions
 from seqtune.predictor.training.progress import Progress
 from seqtune.predictor.training.state import OUTSIDE, describe
 from seqtune.predictor.training.trainer import Course, fit

@@ -31,8 +31,7 @@ from seqtune.kernels.say import silent
 from seqtune.networks.capture.encoder_layers import write_out_encoder_layers
 from seqtune.networks.capture.export import exported
 from seqtune.networks.capture.overlap import share_memory
-from seqtune.networks.compilation import compile_graph
-from seqtune.networks.compiler import CompiledGraph
+from seqtune.networks.compiler import CompiledGraph, compile_graph
 from seqtune.networks.peer_comparison import OUT_OF_TIME, GraphVerdict
 from seqtune.networks.peer_graph import INDUCTOR, check_compared
 from seqtune.networks.plan.precision import TOLERANCES, checked_precision

@@ -5,7 +5,7 @@
     >>> fast.save("choice.json")  # doctest: +SKIP
 
 The model is exported to a graph (torch.export), and the graph becomes programs of tuned kernels and generated steps
-(`networks/compilation.py`). Where a whole model cannot be exported, its parts are tried. Each convolution, linear layer
+(`networks/compiler.py`). Where a whole model cannot be exported, its parts are tried. Each convolution, linear layer
 and attention has the kernel that is predicted for it. Within a time budget, the network is measured beside PyTorch's
 code for it, which is used where it is clearly faster (`networks/peer_comparison.py`). Results have the memory format of
 the original's.
@@ -46,9 +46,8 @@ from seqtune.networks.capture.examples import (
     tensors_of,
 )
 from seqtune.networks.capture.shared_weights import OwnCopy, restored_buffers
-from seqtune.networks.compilation import compile_graph
 from seqtune.networks.compiled import Compiled
-from seqtune.networks.compiler import CompiledGraph
+from seqtune.networks.compiler import CompiledGraph, compile_graph
 from seqtune.networks.nodes import Shape, Tuned
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.parts import UNCOMPILED, compile_parts, left_out

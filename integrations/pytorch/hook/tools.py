@@ -11,7 +11,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.networks.peer_comparison import PeerComparison
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import binder_of
-from seqtune.networks.selection.layer_predictor import LayerPredictor
+from seqtune.networks.selection.selection import LayerPredictor
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtune.data.dataset import Dataset
-from seqtune.data.formats.format import Format, ImportResult, Propose, Proposer, Report
+from seqtune.data.formats.format import Format, Propose, Proposer, Report
 from seqtune.data.gpu_names import gpu_of
 from seqtune.errors import FormatError, MisuseError, ProblemError
 from seqtune.kernels.devices.device import Device
@@ -18,8 +18,7 @@ from seqtune.kernels.files import write_together
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 
-from .choices import choices_of, listed, read_choices
-from .nearest_choice import NearestChoices
+from .choices import NearestChoices, choices_of, listed, read_choices
 from .request import TOKENS, TRITON, ServingRequest, WantedFile, wanted_files
 from .table_file import Table, TableFile, table_text
 
@@ -182,12 +181,7 @@ def _usage(project: str, out: Path, paths: Sequence[Path]) -> Report:
     return usage
 
 
-def _read(files: Sequence[Path], devices: Sequence[str | Device]) -> ImportResult:
-    """Read the choices in files of either project into one data set."""
-    return read_choices(files)
-
-
 _ASKS = ("force", "proposer")
 _PATTERNS = ("E=*.json", "N=*.json", "configs/triton_*/E=*.json", "triton_*/E=*.json", f"{LINEAR}/N=*.json")
-VLLM = Format(_PATTERNS, read=_read, write=partial(_write, "vllm"), asks=_ASKS, folder=True)
-SGLANG = Format(_PATTERNS, read=_read, write=partial(_write, "sglang"), asks=_ASKS, folder=True)
+VLLM = Format(_PATTERNS, read=read_choices, write=partial(_write, "vllm"), asks=_ASKS, folder=True)
+SGLANG = Format(_PATTERNS, read=read_choices, write=partial(_write, "sglang"), asks=_ASKS, folder=True)

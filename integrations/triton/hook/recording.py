@@ -20,7 +20,7 @@ from seqtune.data.formats.foreign_records import plain_word, version_of
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
 from seqtune.errors import SeqtuneError, SeqtuneWarning
-from seqtune.hooks.running_device import running_device
+from seqtune.hooks.asking import running_device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 

@@ -6,9 +6,9 @@ of a choice counts beside equality: the share of valid configurations that a met
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from functools import partial
 
 import numpy as np
 
@@ -25,60 +25,42 @@ from .shares import OURS
 BLOCK = ("block_m", "block_n", "block_k")  # derived quantities of kernels that describe their tiles
 
 
-class Method(Protocol):
-    """A method: what it proposes first, and how slow it expects every configuration to be."""
-
-    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
-        """The number of the first proposal, and the slowness of all configurations (number,), as far as known."""
-        ...
-
-
-@dataclass(frozen=True)
-class ByPredictor:
-    """A predictor; a checkpoint also expects a slowness of every configuration."""
-
-    predictor: Predictor
-
-    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
-        """The first proposal, and the slowness that a checkpoint expects."""
-        (candidates,) = self.predictor.propose([task], 1)
-        slowness = None
-        if isinstance(self.predictor, Checkpoint) and self.predictor.ranker is not None:
-            slowness = self.predictor.expected(task, np.arange(len(task)))
-        return task.find(candidates[0].configuration) if candidates else None, slowness
-
-
-@dataclass(frozen=True)
-class ByTrees:
-    """Boosted trees that score every configuration."""
-
-    ranker: Ranker
-
-    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
-        """The configuration that the trees expect to be fastest."""
-        slowness = self.ranker.slowness(task, np.arange(len(task)))
-        return int(np.argmin(slowness)), slowness
-
-
-class ByAnalytic:
-    """The analytic model, which needs no data."""
-
-    def answer(self, task: Task) -> tuple[int | None, Floats | None]:
-        """The configuration with the shortest estimate; nothing for kernels and devices without one."""
-        seconds = estimates(task)
-        return (None, None) if np.isnan(seconds).any() else (int(np.argmin(seconds)), seconds)
+# What a method proposes first (its number), and how slow it expects every configuration to be, as far as known.
+Method = Callable[[Task], tuple[int | None, Floats | None]]
 
 
 def methods_of(checkpoint: Checkpoint, training: Sequence[ChosenTask] = ()) -> dict[str, Method]:
     """A checkpoint and its parts, the analytic model and, with the tasks of the training, the nearest one's choice."""
-    methods: dict[str, Method] = {OURS: ByPredictor(checkpoint)}
-    methods |= {name: ByPredictor(part) for name, part in parts_of(checkpoint).items() if name != "trees"}
+    predictors = {name: part for name, part in parts_of(checkpoint).items() if name != "trees"}
+    methods: dict[str, Method] = {name: partial(by_predictor, predictor)
+                                  for name, predictor in {OURS: checkpoint, **predictors}.items()}
     if checkpoint.ranker is not None:
-        methods["trees"] = ByTrees(checkpoint.ranker)
-    methods["analytic"] = ByAnalytic()
+        methods["trees"] = partial(by_trees, checkpoint.ranker)
+    methods["analytic"] = by_analytic
     if training:
-        methods["nearest"] = ByPredictor(Nearest(training))
+        methods["nearest"] = partial(by_predictor, Nearest(training))
     return methods
+
+
+def by_predictor(predictor: Predictor, task: Task) -> tuple[int | None, Floats | None]:
+    """A predictor's first proposal; a checkpoint also expects a slowness of every configuration."""
+    (candidates,) = predictor.propose([task], 1)
+    slowness = None
+    if isinstance(predictor, Checkpoint) and predictor.ranker is not None:
+        slowness = predictor.expected(task, np.arange(len(task)))
+    return task.find(candidates[0].configuration) if candidates else None, slowness
+
+
+def by_trees(ranker: Ranker, task: Task) -> tuple[int, Floats]:
+    """The configuration that boosted trees expect to be fastest."""
+    slowness = ranker.slowness(task, np.arange(len(task)))
+    return int(np.argmin(slowness)), slowness
+
+
+def by_analytic(task: Task) -> tuple[int | None, Floats | None]:
+    """The configuration with the shortest analytic estimate; nothing for kernels and devices without one."""
+    seconds = estimates(task)
+    return (None, None) if np.isnan(seconds).any() else (int(np.argmin(seconds)), seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +76,7 @@ class Outcome:
 
 def outcomes(method: Method, chosen: ChosenTask) -> Iterator[Outcome]:
     """The outcomes of a task's choices; none where the method has no answer."""
-    first, slowness = method.answer(chosen.task)
+    first, slowness = method(chosen.task)
     if first is None:
         return
     (space,) = chosen.task.spaces
@@ -143,12 +125,11 @@ class AgreementRow:
                    {name: share for name, share in parameters.items() if share is not None})
 
 
-def agreement_rows(methods: Mapping[str, Method], tasks: Sequence[ChosenTask],
-                   label: str | None = None) -> list[AgreementRow]:
-    """The rows of methods by device (or for all of them with a label): each task counts for every method."""
+def agreement_rows(methods: Mapping[str, Method], tasks: Sequence[ChosenTask]) -> list[AgreementRow]:
+    """The rows of methods by device: each task counts for every method."""
     parts: dict[str, list[ChosenTask]] = {}
     for task in tasks:
-        parts.setdefault(label or task.device.name, []).append(task)
+        parts.setdefault(task.device.name, []).append(task)
     rows = []
     for device, members in parts.items():
         for name, method in methods.items():

@@ -16,9 +16,9 @@ from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import ChosenTask, Floats, KnownTask, MeasuredTask
 
 from ...sequence.vocabulary import Vocabulary
+from ...training.options import TrainingOptions
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
-from ..options import TrainingOptions
 from .labelled_problems import LabelledProblems
 from .sampled_problems import SampledProblems
 from .targets import PrefixTree

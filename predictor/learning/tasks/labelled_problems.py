@@ -27,9 +27,9 @@ from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.processes import one_thread_each, processors, usable_jobs
 
 from ...sequence.vocabulary import Vocabulary
+from ...training.options import TrainingOptions
 from ...trees.choice_rows import between
 from ...trees.ranker import Ranker
-from ..options import TrainingOptions
 from .sampled_problems import SampledProblems
 from .targets import PrefixTree
 from .training_example import DrawnExample, TrainingExample

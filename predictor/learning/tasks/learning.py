@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
     from seqtune.kernels.task import KnownTask
 
-    from ..options import TrainingOptions
+    from ...training.options import TrainingOptions
     from .agreement import AgreementRow
     from .evaluation import Measure
     from .shares import EvaluationRow
@@ -173,7 +173,7 @@ def _check_lengths(*data: Dataset) -> None:
 
 def _options(learned: LearnedProblems, request: TrainingRequest) -> TrainingOptions:
     """The options of the recipe; without one those that suit the kind and the number of the problems."""
-    from ..options import TrainingOptions, choice_options
+    from ...training.options import TrainingOptions, choice_options
     from .small.options import is_small, small_options
 
     if request.recipe is not None:

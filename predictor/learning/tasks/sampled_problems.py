@@ -1,4 +1,4 @@
-"""SampledProblems: endless random problems with the kinds, forms and devices of measured ones.
+"""SampledProblems: endless random problems with the kinds, forms and devices of measured ones, or on drawn GPUs.
 
 Problem i is a function of the seed and i alone. So a training draws each when it needs it and keeps none, and a resumed
 one meets the same.
@@ -7,6 +7,7 @@ one meets the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,8 +17,6 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.sampler import draw_problem
 from seqtune.kernels.problem_sets.similarity import SimilarityIndex
 from seqtune.kernels.task import Task
-
-from .drawn_gpus import drawn_gpu
 
 FORM = ("layout", "dtype", "bias", "activation", "tolerance")  # what samplers of operations do not, or rarely, vary
 DRAWS = 200  # for the form of one measured problem, before another one is taken
@@ -87,3 +86,30 @@ def _in_form_of(problem: Problem, model: Problem) -> Problem:
     features = dict(problem)
     form = {name: value for name, value in dict(model).items() if name in FORM and name in features}
     return Problem.make(problem.type, **{**features, **form})
+
+
+SPREAD = 0.3  # standard deviation of the log of a drawn fact: siblings on one chip differ by up to twice that
+UNKNOWN = 0.1  # chance that clock and rates are not known, as of GPUs whose data sheets tell no clock
+_CLOCK = "clock_mhz"
+
+
+def drawn_gpu(device: Device, generator: np.random.Generator) -> Device:
+    """A GPU with other units, clock, cache and bandwidth; another device stays as it is and draws nothing.
+
+    The limits of its architecture stay, such as the shared memory of a block. Rates follow units and clock.
+    """
+    facts = dict(device.extra)
+    clock = facts.get(_CLOCK)
+    if "compute_capability" not in facts or not isinstance(clock, int | float):
+        return device
+    units, faster, cache, bandwidth = np.exp(generator.normal(0.0, SPREAD, 4)).tolist()
+    count = max(1, round(device.compute_units * units))
+    rate = faster * count / device.compute_units
+    known = generator.random() >= UNKNOWN
+    extra = tuple((name, round(value * faster) if name == _CLOCK and isinstance(value, int | float)
+                   else round(value * rate, 1) if name.endswith("_gflops") and isinstance(value, int | float)
+                   else value) for name, value in device.extra
+                  if known or not (name == _CLOCK or name.endswith("_gflops")))
+    return replace(device, compute_units=count, l2_bytes=round(device.l2_bytes * cache),
+                   peak_gflops=round(device.peak_gflops * rate, 1) if known else 0.0,
+                   bandwidth_gbs=round(device.bandwidth_gbs * bandwidth, 1), extra=extra)

@@ -32,6 +32,7 @@ from ...confidence.fitting import fit_confidence, observe_candidates
 from ...experts.process import Processes
 from ...largest import Largest
 from ...sequence.vocabulary import Vocabulary
+from ...training.options import TrainingOptions
 from ...training.progress import Progress
 from ...training.state import OUTSIDE, TrainingState, describe
 from ...training.trainer import Course
@@ -41,7 +42,6 @@ from ...translator.judge import Judge
 from ...translator.translator import Translator
 from ...trees.cost_trees import Trees
 from ...trees.ranker import Ranker
-from ..options import TrainingOptions
 from .examples import Examples, describe_tasks, make_examples, make_teacher, vocabulary_of
 from .labelled_problems import Draw, drawing
 from .loss import judge_loss, sentence_loss

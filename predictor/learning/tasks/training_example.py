@@ -11,7 +11,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.tuner.cost_models.machine_ratios import jittered
 
 from ...sequence.vocabulary import Sentence, Vocabulary
-from ..options import TrainingOptions
+from ...training.options import TrainingOptions
 from .targets import Landscape, PrefixTree, TargetSentences
 
 EXPLORE = 0.25  # share of sentences drawn from a flatter distribution (4 tau), for the beam's other paths

@@ -33,7 +33,7 @@ def build(
     """Write a kernel with its best configuration to a folder of sources and programs that need no seqtune."""
     from ... import api
     from ..progress import spinner
-    from ..tables import building as tables
+    from ..tables import predicting as tables
 
     if out is None:
         raise MisuseError("name the folder to write (--out FOLDER)")

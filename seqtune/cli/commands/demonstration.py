@@ -24,11 +24,10 @@ def demo(
     """Predict and verify two ResNet-18 layers on every device found; with --out, build the first one."""
     from ... import api
     from ..progress import spinner
-    from ..tables import building
     from ..tables import predicting as tables
 
     with spinner() as progress:
         demonstration = api.demo(seconds, out=out, checkpoint=checkpoint, journal=journal, progress=progress)
     answer(demonstration.to_json()) if as_json else tables.demo(demonstration)
     if demonstration.built is not None and not as_json:
-        building.built(demonstration.built)
+        tables.built(demonstration.built)

@@ -1,4 +1,4 @@
-"""The commands that list: devices and kernels."""
+"""The commands that say what is here: devices, kernels, and whether this machine measures well (doctor)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ...errors import MisuseError
-from ..application import PROBLEM_WORDS, AsJson, Seed, answer, app
+from ..application import PROBLEM_WORDS, AsJson, JournalPath, Seed, answer, app
 from ..arguments import refuse_options
 
 SAMPLE = 200  # configurations of each family that are compiled
@@ -84,3 +84,16 @@ def kernels(
     else:
         tables.libraries(listed)
         tables.kernels(result)
+
+
+@app.command(epilog="Example: seqtune doctor --json")
+def doctor(journal: JournalPath = None, as_json: AsJson = False) -> None:
+    """Say whether this machine measures well, and what to do. Exit code 1 if something is bad."""
+    from ... import api
+    from ..progress import spinner
+    from ..tables import listing as tables
+
+    with spinner() as progress:
+        examination = api.doctor(journal, progress)
+    answer(examination.to_json()) if as_json else tables.examination(examination)
+    raise typer.Exit(0 if examination.passed else 1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +13,6 @@ from seqtune.tuner.strategies.table import STRATEGIES
 from ...errors import InterruptedTuning, MisuseError, SeqtuneError
 from ..application import PROBLEM_WORDS, AsJson, JournalPath, Seed, Words, answer, app
 from ..arguments import several_problems
-
-if TYPE_CHECKING:
-    from ...api.tuning.results import TuningReport
 
 
 @app.command(context_settings=PROBLEM_WORDS, epilog=(
@@ -54,14 +50,10 @@ def tune(
     wanted = several_problems(words, problems)
     search = partial(api.tune, wanted, device, strategy=strategy, trials=trials, seconds=seconds, seed=seed,
                      journal=journal, retry_failed=retry_failed, replay=replay, note=note)
-    show: Callable[[TuningReport], None] = tables.tuned
     stopped = None
     try:
         if fleet is not None:
-            from .. import fleet_view
-
-            show = fleet_view.tuned
-            with fleet_view.FleetView() as view:
+            with tables.FleetView() as view:
                 report = search(fleet=fleet, fleet_progress=view)
         else:
             with TuningProgressBar(seconds) as bar:
@@ -69,7 +61,7 @@ def tune(
     except InterruptedTuning as stop:
         report, stopped = stop.report, stop
     if report is not None:
-        answer(report.to_json()) if as_json else show(report)
+        answer(report.to_json()) if as_json else tables.tuned(report)
     if stopped is not None:
         raise stopped
     if report is not None and report.untuned:
@@ -88,9 +80,9 @@ def fleet(
 ) -> None:
     """Show a fleet: its nodes and what they offer, what every member does, and how far the run is."""
     from ...api.tuning.fleet import fleet_status
-    from .. import fleet_view
+    from ..tables import tuning as tables
 
     if action != "status":
         raise MisuseError(f"no action {action!r:.40} of a fleet; there is `seqtune fleet status`")
     status = fleet_status(address)
-    answer(status.to_json()) if as_json else fleet_view.status(status)
+    answer(status.to_json()) if as_json else tables.fleet_status(status)

@@ -37,6 +37,10 @@ class _Console(Console):
         options["soft_wrap"] = options.get("soft_wrap", False) and not self.wraps
         super().print(*args, **options)
 
+    def say(self, text: str) -> None:
+        """Print a text without markup as one line, wrapped on a terminal alone."""
+        self.print(text, markup=False, soft_wrap=True)
+
     def render_str(self, text: str, *args: Any, **options: Any) -> Text:
         return super().render_str(printable(text), *args, **options)
 
@@ -65,8 +69,8 @@ def show(table: Table) -> None:
     for narrowed in (columns, differing, _with_broken_names(_with_broken_headers(differing))):
         if _fit(narrowed):
             if len(narrowed) < len(columns):
-                out.print("\nin all rows: " + " | ".join(f"{column.texts[0]} {column.texts[1]}" for column in columns
-                                                         if column.is_constant), markup=False, soft_wrap=True)
+                out.say("\nin all rows: " + " | ".join(f"{column.texts[0]} {column.texts[1]}" for column in columns
+                                                        if column.is_constant))
             out.print(_table(narrowed))
             return
     names, *values = zip(*(each.texts for each in columns), strict=True)
@@ -173,7 +177,7 @@ def fields(values: Mapping[str, Any], indent: str = "") -> None:
             out.print(f"{indent}{name}:", markup=False)
             rows(value)
         else:
-            out.print(f"{indent}{name}: {cell(value)}", markup=False, soft_wrap=True)
+            out.say(f"{indent}{name}: {cell(value)}")
 
 
 def cell(value: object) -> str:

@@ -38,7 +38,7 @@ def imported(summary: Mapping[str, Any]) -> None:
            "left_out": sum(file["skipped"].values())} for label, file in zip(labels, files, strict=True)])
     for label, file in zip(names, files, strict=True):
         for reason, count in file["skipped"].items():
-            out.print(f"{label}: left out {count}: {reason}", markup=False, soft_wrap=True)
+            out.say(f"{label}: left out {count}: {reason}")
     fields({name: summary[name] for name in ("out", "records", "problems", "held_out")})
 
 
@@ -46,8 +46,8 @@ def trained(report: Mapping[str, Any]) -> None:
     """Print the report of a training without its epochs, which the progress showed and --json lists."""
     fields({name: value for name, value in report.items() if name != "history"})
     if "cross_validation" in report:
-        out.print("share_low, share_high: 95 % interval of the share; low, high: that of seqtune's share minus the "
-                   "method's", markup=False, soft_wrap=True)
+        out.say("share_low, share_high: 95 % interval of the share; low, high: that of seqtune's share minus the "
+                "method's")
 
 
 def retrained(report: Mapping[str, Any]) -> None:
@@ -75,7 +75,7 @@ def retrained(report: Mapping[str, Any]) -> None:
                f"{report['seconds']:.0f} s, {ended}", markup=False)
     if report["unchanged"]:
         out.print(f"unchanged answers: {', '.join(report['unchanged'])}", markup=False)
-    out.print(f"checkpoint: {report['out']}", markup=False, soft_wrap=True)
+    out.say(f"checkpoint: {report['out']}")
     for line in report["remarks"]:
         note(line)
 
@@ -109,11 +109,11 @@ def evaluation(shares: Sequence[Mapping[str, Any]]) -> None:
               and "solver" not in row]
     rows(agreed, by="device")
     if agreed:
-        out.print(_AGREED, markup=False, soft_wrap=True)
+        out.say(_AGREED)
     others = [row for row in shares if "solver" not in row and "exact" not in row]
     rows(others, by="device")
     if any("method" in row for row in others):
-        out.print(_EVALUATED, markup=False, soft_wrap=True)
+        out.say(_EVALUATED)
 
 
 def replayed(result: Replayed) -> None:

@@ -36,17 +36,17 @@ def devices(listing: Devices) -> None:
     if listing.listed:
         show(table)
     for text, aliases in alike.items():
-        out.print(f"{' '.join(aliases)}: {text}", markup=False, soft_wrap=True)
+        out.say(f"{' '.join(aliases)}: {text}")
     for alias, device in listing.listed:
         if device.l1_gbs:
-            out.print(f"{alias}: {_measured_reads(device)}", markup=False, soft_wrap=True)
+            out.say(f"{alias}: {_measured_reads(device)}")
     able: dict[str, list[str]] = {}
     for alias, device in listing.listed:
         own = device.capabilities
         if own:
             able.setdefault(", ".join(own), []).append(alias)
     for text, aliases in able.items():
-        out.print(f"{' '.join(aliases)}: instructions {text}", markup=False, soft_wrap=True)
+        out.say(f"{' '.join(aliases)}: instructions {text}")
     if listing.doubt:
         out.print(listing.doubt, soft_wrap=True)
     for backend, reason in listing.unavailable.items():
@@ -83,8 +83,8 @@ def _described(devices: Sequence[Device]) -> None:
     names = {backend: [device.name.partition(":")[2] for device in devices if device.backend == backend]
              for backend in ("cuda", "triton")}
     without = ", ".join(name for name in names["cuda"] if name not in names["triton"])
-    out.print("each cuda:NAME of this table is also described for Triton, as triton:NAME"
-              + (f", except {without}" if without else ""), markup=False, soft_wrap=True)
+    out.say("each cuda:NAME of this table is also described for Triton, as triton:NAME"
+            + (f", except {without}" if without else ""))
 
 
 def _size(size: int) -> str:
@@ -130,7 +130,7 @@ def examination(result: Examination) -> None:
     """Print a line for each check: its state, what was found, and what to do."""
     for check in result.checks:
         advice = f"; {check.advice}" if check.advice else ""
-        out.print(f"{check.state:4}  {check.name:9}  {check.found}{advice}", markup=False, soft_wrap=True)
+        out.say(f"{check.state:4}  {check.name:9}  {check.found}{advice}")
 
 
 def linted(report: LintReport) -> None:
@@ -140,11 +140,11 @@ def linted(report: LintReport) -> None:
         table.add_row(size.kernel, size.problem.key, "too many to count" if size.size is None else str(size.size))
     show(table)
     for source, message in report.findings:
-        out.print(f"{source}: {message}", markup=False, soft_wrap=True)
+        out.say(f"{source}: {message}")
     if not report.findings:
         out.print(f"nothing suspicious in the library {report.library}", markup=False)
     for source, message in report.notes:
-        out.print(f"{source}: {message}", markup=False, soft_wrap=True)
+        out.say(f"{source}: {message}")
 
 
 def _origin(kernel: Kernel) -> str:
@@ -160,10 +160,9 @@ def memory(report: MemoryReport) -> None:
     """Print a line for every race or stray access, and for every configuration that could not be checked."""
     for finding in report.findings.values():
         where = finding.line or finding.kernel
-        out.print(f"{where}: {finding.what} ({finding.kernel} {finding.settings} on {finding.problem})", markup=False,
-                   soft_wrap=True)
+        out.say(f"{where}: {finding.what} ({finding.kernel} {finding.settings} on {finding.problem})")
     for line in report.unfinished:
-        out.print(f"not checked: {line}", markup=False, soft_wrap=True)
+        out.say(f"not checked: {line}")
     out.print(f"{report.ran} configurations of the library {report.library} ran under Oclgrind, "
                f"{len(report.findings)} findings", markup=False)
 
@@ -188,8 +187,8 @@ def compiled(report: CompileReport) -> None:
             out.print(f"{family.kernel}: only {family.drawn} valid configurations were found", markup=False)
         for label, findings in (("failed", family.failures), ("contradicts", family.contradictions)):
             for finding in findings:
-                out.print(f"{label}: {family.kernel} {finding.configuration.brief()} on {finding.problem.brief()}: "
-                           f"{finding.message}", markup=False, soft_wrap=True)
+                out.say(f"{label}: {family.kernel} {finding.configuration.brief()} on {finding.problem.brief()}: "
+                        f"{finding.message}")
 
 
 def _span(family: FamilyCheck, need: str, scale: float, unit: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Tables of predictions: one, why it was made, those of an ONNX file, and those of the demonstration."""
+"""Tables of predictions: one, why it was made, those of an ONNX file and of the demonstration; and what was built."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from .console import out, rows, show, table_of
 
 if TYPE_CHECKING:
     from seqtune.predictor.confidence.explanation import Explanation
+    from seqtune.tuner.building.chosen import Chosen
 
     from ...api.onnx_model import OnnxPrediction
-    from ...api.results import Answer, Demonstration, Prediction
+    from ...api.results import Answer, BuiltFolder, Demonstration, Prediction
 
 
 def prediction(answer: Prediction) -> None:
@@ -61,12 +62,12 @@ def prediction(answer: Prediction) -> None:
             "the safe default" if answer.winner == answer.default else "the winner, before it was measured")
         out.print(f"{answering}: {answer.confidence}")
     for note in answer.notes():
-        out.print(note, markup=False, soft_wrap=True)
+        out.say(note)
     if measured and with_rounds:
         alone = any(map(measured_alone, answer.candidates))
         out.print("time: median of the rounds" + ("; alone: the least time, too long for the rounds" if alone else ""))
     if measured or answer.remembered is not None:
-        out.print(f"winner: {answer.conclusion()}", markup=False, soft_wrap=True)
+        out.say(f"winner: {answer.conclusion()}")
         took, given = answer.elapsed_seconds, answer.budget_seconds
         if took is not None and given is not None:
             out.print(f"verified in {duration(took)} of {duration(given)} (--seconds)")
@@ -74,20 +75,18 @@ def prediction(answer: Prediction) -> None:
 
 def explanation(answer: Explanation) -> None:
     """Print why the first proposal was made."""
-    out.print("one value away from the first proposal: expected time, or the constraint that forbids it", markup=False,
-               soft_wrap=True)
+    out.say("one value away from the first proposal: expected time, or the constraint that forbids it")
     rows([{"parameter": step.parameter, "value": shown_setting(step.value), "next": shown_setting(step.next_value),
            "means": step.reason or ("-" if step.slowdown is None else f"{step.slowdown:.2f}x the time")}
           for step in answer.steps])
     if answer.known:
-        out.print("the nearest problems of the shipped data, and their fastest configurations", markup=False,
-                   soft_wrap=True)
+        out.say("the nearest problems of the shipped data, and their fastest configurations")
         rows([{"problem": known.problem.brief(), "device": known.device.name,
                "winner": f"{known.winner.kernel} {known.winner.brief()}", "time": duration(known.seconds)}
               for known in answer.known])
     if answer.facts:
-        out.print("facts that decided: the second proposal's expected time over the first's, with the fact and with "
-                   "the known ones' median instead (a simple ablation)", markup=False, soft_wrap=True)
+        out.say("facts that decided: the second proposal's expected time over the first's, with the fact and with "
+                "the known ones' median instead (a simple ablation)")
         rows([{"fact": fact.fact, "value": f"{fact.value:g}", "median": f"{fact.median:g}",
                "lead": f"{fact.lead:.3f}", "without": f"{fact.lead_without:.3f}"} for fact in answer.facts])
     if answer.experts:
@@ -101,8 +100,7 @@ def explanation(answer: Explanation) -> None:
 def onnx_model(model: OnnxPrediction) -> None:
     """Print a line for each problem of a model, and lines on what else it has."""
     nodes = sum(len(row.nodes) for row in model.rows)
-    out.print(f"{model.path} on {model.device}: {nodes} convolutions and products, {len(model.rows)} different ones",
-              markup=False, soft_wrap=True)
+    out.say(f"{model.path} on {model.device}: {nodes} convolutions and products, {len(model.rows)} different ones")
     measured = any(row.answer.verification is not None for row in model.rows)
     numbers = ("count", "work", *(("time", "share", "speed-up") if measured else ()))
     table = table_of("problem", *numbers[:2], "configuration", *numbers[2:], right=numbers)
@@ -118,7 +116,7 @@ def onnx_model(model: OnnxPrediction) -> None:
     if model.rows:
         show(table)
     for note in model.notes():
-        out.print(note, markup=False, soft_wrap=True)
+        out.say(note)
 
 
 def demo(demonstration: Demonstration) -> None:
@@ -138,10 +136,25 @@ def demo(demonstration: Demonstration) -> None:
     show(table)
     for answer in demonstration.predictions:
         if answer.unverified:
-            out.print(f"{answer.problem.brief()} on {answer.device.name} is not verified: {answer.unverified}",
-                      markup=False, soft_wrap=True)
+            out.say(f"{answer.problem.brief()} on {answer.device.name} is not verified: {answer.unverified}")
     if any(answer.loaded for answer in demonstration.predictions):
-        out.print("measured while other work had much of the machine; measure again when it is quiet", markup=False,
-                  soft_wrap=True)
+        out.say("measured while other work had much of the machine; measure again when it is quiet")
     for backend, reason in demonstration.unavailable.items():
         out.print(f"{backend} is left out: {reason}", markup=False)
+
+
+def built(folder: BuiltFolder) -> None:
+    """Print a line for each kernel, the problems that are left out, and where to read on."""
+    for chosen in folder.kernels:
+        out.say(f"{chosen.name}: {chosen.brief()} ({chosen.origin}{_times(chosen)})")
+    for problem, reason in folder.left_out:
+        out.say(f"left out: {problem.brief()}: {reason}")
+    out.say(f"{folder.out}: {len(folder.files)} files for {folder.device.name}; its README.md says how to compile, "
+            "check and call them")
+
+
+def _times(chosen: Chosen) -> str:
+    if chosen.seconds is None:
+        return ""
+    beside = f", the default's {duration(chosen.default_seconds)}" if chosen.default_seconds is not None else ""
+    return f", {duration(chosen.seconds)}{beside}"

@@ -25,7 +25,7 @@ from seqtune.kernels.say import silent
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.nodes import Tuned
 from seqtune.networks.selection.choices import Choice
-from seqtune.networks.selection.layer_predictor import LayerPredictor
+from seqtune.networks.selection.selection import LayerPredictor
 from tests.networks.test_networks import Block
 from tests.support.networks.default_programs import program_of
 

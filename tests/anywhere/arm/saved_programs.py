@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.launches.implementation import Array, KernelSource
 from seqtune.kernels.llvm.launch import Launch, Phase
+from seqtune.networks.program.assembly import Program, Slot
 from seqtune.networks.program.bound_kernels import BoundKernel, KernelBinder
-from seqtune.networks.program.program import Program, Slot
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from seqtune.tuner.backends.llvm.threads import Threads, make_job
 from tests.anywhere.arm.kernels import device_here

@@ -6,8 +6,8 @@ from benchmarks.prediction.label_baselines.ranker import TreeRankerOptions
 from benchmarks.prediction.label_baselines.solver_trees import TreeChoice
 from benchmarks.prediction.label_baselines.table import BASELINES, BaselineOptions
 from seqtune.data.dataset import Dataset
-from seqtune.integrations.miopen.predictor.evaluation import score_labels, score_solvers
 from seqtune.integrations.miopen.predictor.labels import read_solver_timings
+from seqtune.integrations.miopen.predictor.learning import score_labels, score_solvers
 from tests.support.label_toys import TREES, Parts
 
 OPTIONS = BaselineOptions(TREES, TreeRankerOptions(rounds=10, threads=1))

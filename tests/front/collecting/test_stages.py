@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.api.collecting.collection import Collection, Proposals
-from seqtune.api.collecting.forecast import LATER, Forecast
+from seqtune.api.collecting.collection import LATER, Collection, Forecast, Proposals
 from seqtune.api.collecting.results import CollectionProgress
 from seqtune.api.collecting.stages import (
     FASTEST,

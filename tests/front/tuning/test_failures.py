@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import seqtune
-from seqtune.api.tuning.failures import common_settings, count_failures
+from seqtune.api.tuning.results import common_settings, count_failures
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.kernel import Configuration
 from tests.support.installation.optional import skip_without_device

@@ -12,7 +12,7 @@ from seqtune import api
 from seqtune.api.library import use_library
 from seqtune.errors import ConfigurationError, MisuseError, UnavailableError
 from seqtune.integrations.clblast.backend.shared_library import load_clblast
-from seqtune.integrations.clblast.hook import choices
+from seqtune.integrations.clblast.hook import products
 from seqtune.integrations.clblast.kernels import xgemm
 from seqtune.kernels import registry
 from seqtune.kernels.kernel import Configuration
@@ -41,7 +41,7 @@ def queue() -> Any:
 
 
 def quick(queue: Any, problem: Problem) -> Configuration:
-    return SearchSpace(xgemm.KERNEL, problem, choices.device_of(queue)).nearest(QUICK)
+    return SearchSpace(xgemm.KERNEL, problem, products.device_of(queue)).nearest(QUICK)
 
 
 @pytest.mark.device

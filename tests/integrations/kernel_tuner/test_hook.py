@@ -13,8 +13,7 @@ import pytest
 
 from seqtune.api import exchanging as exchange
 from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError, is_installed
-from seqtune.integrations.kernel_tuner.hook.strategy import search, warm_start
-from seqtune.integrations.kernel_tuner.hook.warm_start import WarmStart
+from seqtune.integrations.kernel_tuner.hook.strategy import WarmStart, search, warm_start
 from seqtune.kerneltuner import strategy
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio

@@ -24,7 +24,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.program.bound_kernels import KernelBinder
 from seqtune.networks.program.device_threads import binder_of, device_of_pytorch
-from seqtune.networks.selection.layer_predictor import LayerPredictor
+from seqtune.networks.selection.selection import LayerPredictor
 from seqtune.predictor.answering import Answering, answering
 from seqtune.tuner.backends.llvm.compiler import CompiledModule, Compiler
 from tests.networks.test_networks import Block

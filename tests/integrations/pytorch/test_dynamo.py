@@ -22,7 +22,7 @@ from seqtune.integrations.pytorch.hook.tools import Tools
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.networks.selection.choices import Choice
-from seqtune.networks.selection.layer_predictor import LayerPredictor
+from seqtune.networks.selection.selection import LayerPredictor
 from seqtune.tuner.backends.llvm.cores import usable_cpus
 from tests.support.llvm import needs_llvm
 from tests.support.torch_models import norm_net, same

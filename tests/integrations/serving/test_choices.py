@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seqtune.data.copies import choice_weights, copies_note
+from seqtune.data.chosen_tasks import choice_weights, copies_note
 from seqtune.integrations.serving.formats.choices import read_choices
 from seqtune.integrations.serving.formats.table_file import table_text
 

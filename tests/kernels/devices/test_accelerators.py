@@ -10,7 +10,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.devices.occupancy import occupancy
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.predictor.analytic import AnalyticPredictor
+from seqtune.predictor.untrained import AnalyticPredictor
 from seqtune.tuner.cost_models.gpu_rates import GpuRates, missing_fact
 from tests.support.devices import described_gpu
 

@@ -18,9 +18,8 @@ from seqtune.kernels.llvm.text.formula import Formula
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
-from seqtune.networks.program.bound_kernels import BoundKernel, KernelBinder
+from seqtune.networks.program.bound_kernels import BoundKernel, KernelBinder, SharedConstants
 from seqtune.networks.program.openmp import OpenMP, loaded_runtime
-from seqtune.networks.program.shared_memory import SharedConstants
 from seqtune.networks.steps.pointwise import pointwise
 from seqtune.networks.steps.view import View
 from seqtune.tuner.backends.llvm import discovery as llvm

@@ -22,7 +22,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.peer_comparison import GraphVerdict, PeerComparison
 from seqtune.networks.peer_graph import PeerGraph
-from seqtune.networks.selection.layer_predictor import LayerPredictor
+from seqtune.networks.selection.selection import LayerPredictor
 from seqtune.predictor.answering import Answering, answering
 from seqtune.pytorch import explain
 from seqtune.tuner.backends.discovery import find

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seqtune.networks.steps.rows import SCALE, SCALE_SHIFT, layer_norm, rms_norm, softmax
+from seqtune.networks.steps.rows import row_step
 from seqtune.networks.steps.step_source import StepSource
 from seqtune.networks.steps.view import View
 from tests.support.installation.optional import needs
@@ -33,11 +34,10 @@ def shrunk(x: Doubles) -> Doubles:
 
 
 STEPS: dict[str, tuple[Callable[[View, list[View], int], StepSource], Callable[[Doubles], Doubles]]] = {
-    "softmax": (softmax, softmax_of),
-    "log_softmax": (lambda out, operands, lanes: softmax(out, operands, lanes, log=True),
-                    lambda x: np.log(softmax_of(x))),
-    "layer_norm": (lambda out, operands, lanes: layer_norm(out, operands, lanes, EPSILON), centred),
-    "rms_norm": (lambda out, operands, lanes: rms_norm(out, operands, lanes, EPSILON), shrunk)}
+    "softmax": (partial(row_step, "softmax"), softmax_of),
+    "log_softmax": (partial(row_step, "log_softmax"), lambda x: np.log(softmax_of(x))),
+    "layer_norm": (partial(row_step, "layer_norm", epsilon=EPSILON), centred),
+    "rms_norm": (partial(row_step, "rms_norm", epsilon=EPSILON), shrunk)}
 
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)
@@ -59,10 +59,9 @@ def test_normalised_rows_are_scaled_and_shifted(name: str, width: tuple[str, int
     view, wide = View.contiguous((9, 77)), View.contiguous((9, 100)).sliced(1, 10, 87)
     weight, shift = (View.contiguous((77,), offset).expanded((9, 77)) for offset in (0, 3))
     x, w, b = np.random.default_rng(1).standard_normal((3, 9, 77)).astype(np.float32)
-    kind, after = (layer_norm, SCALE_SHIFT) if name == "layer_norm" else (rms_norm, SCALE)
     parameters = [weight, shift] if name == "layer_norm" else [weight]
     buffers = [filled(parameter, values[:1]) for parameter, values in zip(parameters, (w, b), strict=False)]
-    step = kind(view, [wide, *parameters], width[1], EPSILON, after)
+    step = row_step(name, view, [wide, *parameters], width[1], EPSILON)
     y = run(step, width[0], view, [wide, *parameters], [filled(wide, x), *buffers])
     exact = x.astype(np.float64)
     expected = centred(exact) * w[0] + b[0] if name == "layer_norm" else shrunk(exact) * w[0]
@@ -92,7 +91,5 @@ def test_means_far_from_zero_do_not_spoil_the_variance() -> None:
     x = (1e4 + np.random.default_rng(0).standard_normal((3, 768))).astype(np.float32)
     view = View.contiguous(x.shape)
     for instruction_set, lanes in WIDTHS:
-        y = run(layer_norm(view, [view], lanes, EPSILON), instruction_set, view, [view], [filled(view, x)])
+        y = run(row_step("layer_norm", view, [view], lanes, EPSILON), instruction_set, view, [view], [filled(view, x)])
         assert np.abs(y - centred(x.astype(np.float64))).max() < 2e-3
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqtune.predictor.correction.residual_trees import BINS, ResidualOptions, grow
+from seqtune.predictor.correction.checked_trees import BINS, ResidualOptions, grow
 from seqtune.predictor.trees.forest import Forest
 
 OPTIONS = ResidualOptions(rounds=60, subsample=1.0, columns=1.0, least_weight=1.0, part=1.0)

@@ -8,7 +8,8 @@ import signal
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.say import silent
+from seqtune.predictor.training.options import TrainingOptions
 from seqtune.predictor.training.progress import Epoch
 from seqtune.predictor.training.state import saved_epoch
 from seqtune.predictor.training.trainer import Course, fit
@@ -25,19 +27,7 @@ from seqtune.tuner.stop_request import interrupted_by_sigterm
 from tests.support.learning.progress import parted
 
 POINTS = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
-
-
-@dataclass(frozen=True)
-class Options:
-    epochs: int = 6
-    rate: float = 0.1
-    warm_up: float = 0.1
-    average: float = 0.5
-    seed: int = 0
-    threads: int = 1
-    state: Path | None = None
-    save_every: int = 2
-    end_now: bool = False
+Options = partial(TrainingOptions, epochs=6, rate=0.1, warm_up=0.1, average=0.5, threads=1, save_every=2)
 
 
 def line() -> nn.Linear:
@@ -216,4 +206,4 @@ def test_no_epoch_begins_after_the_deadline() -> None:
 
     assert fit(line(), replace(COURSE, deadline=time.monotonic()), Options()).epoch == 0
     assert fit(line(), replace(COURSE, batches=slow, deadline=time.monotonic() + 0.3), Options()).epoch == 1
-    assert fit(line(), replace(COURSE, deadline=time.monotonic() + 1000), Options()).epoch == Options.epochs
+    assert fit(line(), replace(COURSE, deadline=time.monotonic() + 1000), Options()).epoch == Options().epochs

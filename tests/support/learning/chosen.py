@@ -14,7 +14,7 @@ from seqtune.kernels.devices.accelerators import described
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
-from seqtune.predictor.learning.options import TrainingOptions
+from seqtune.predictor.training.options import TrainingOptions
 from seqtune.predictor.trees.cost_trees import TreesOptions
 
 KERNEL = "triton.scaled_gemm"

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.prediction.label_baselines.validity import valid
-from seqtune.integrations.miopen.predictor.evaluation import ValueIndices, propose
 from seqtune.integrations.miopen.predictor.labels import Labels, Queries
+from seqtune.integrations.miopen.predictor.learning import ValueIndices, propose
 from seqtune.kernels.kernel import Kernel
 from seqtune.predictor.sequence.beam import Allowed, NextWord
 

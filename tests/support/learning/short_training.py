@@ -8,9 +8,9 @@ from typing import Any
 from seqtune.data.measured_tasks import Data, measured_tasks
 from seqtune.kernels.say import silent
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.tasks.examples import held_out_problems
 from seqtune.predictor.learning.tasks.training import train_model
+from seqtune.predictor.training.options import TrainingOptions
 from seqtune.predictor.training.progress import Epoch
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.learning.progress import parted

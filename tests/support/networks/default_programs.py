@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.space import SearchSpace
 from seqtune.networks.capture.export import exported
-from seqtune.networks.compilation import compile_graph
+from seqtune.networks.compiler import compile_graph
 from seqtune.networks.module import NetworkModule
 from seqtune.networks.nodes import Tuned
 from seqtune.networks.program.bound_kernels import KernelBinder

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqtune.kernels.launches.implementation import Array
-from seqtune.networks.program.bound_kernels import KernelBinder
+from seqtune.networks.program.bound_kernels import KernelBinder, Scratch, SharedConstants
 from seqtune.networks.program.device_threads import binder_of, device_for_threads
-from seqtune.networks.program.shared_memory import Scratch, SharedConstants
 from seqtune.tuner.backends.image_cache import ImageCache
 from seqtune.tuner.backends.llvm.compiler import Compiler
 from tests.networks.test_networks import Block, Dense, Embedded, Excitation, InvertedResidual, Norms, Padded, Shuffle

@@ -18,7 +18,7 @@ from seqtune.networks.steps.gather import gather
 from seqtune.networks.steps.pointwise import pointwise
 from seqtune.networks.steps.pooling import Window, average_pool, max_pool
 from seqtune.networks.steps.reduction import reduction
-from seqtune.networks.steps.rows import SCALE_SHIFT, layer_norm, softmax
+from seqtune.networks.steps.rows import row_step
 from seqtune.networks.steps.step_source import StepSource
 from seqtune.networks.steps.view import View
 from tests.support.guarded import guarded, guarded_bytes
@@ -42,8 +42,8 @@ def steps(size: int, lanes: int, element: Element = FP32) -> list[tuple[str, Ste
         ("sum", pointwise(ADD, line, [line, line], lanes), [line, line, line]),
         ("sum in tiles", pointwise(ADD, square, [turned, square], lanes), [square, turned, square]),
         ("sum of elements apart", pointwise(ADD, apart, [apart, line], lanes), [apart, apart, line]),
-        ("softmax", softmax(square, [square], lanes), [square, square]),
-        ("layer norm", layer_norm(square, [square, row, row], lanes, 1e-5, after=SCALE_SHIFT),
+        ("softmax", row_step("softmax", square, [square], lanes), [square, square]),
+        ("layer norm", row_step("layer_norm", square, [square, row, row], lanes, 1e-5),
          [square, square, row, row]),
         ("sum of columns", reduction("sum", kept, [square], (0,), lanes), [kept, square]),
         ("sum of rows", reduction("sum", kept, [turned], (0,), lanes), [kept, turned]),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ....training.options import TrainingOptions
 from ....trees.cost_trees import TreesOptions
-from ...options import TrainingOptions
 
 FEWEST_REHEARSED = 5  # problems of each old device, without which little is kept of it
 FURTHER = TreesOptions(rate=0.1)  # few trees, so a higher rate than in a first training

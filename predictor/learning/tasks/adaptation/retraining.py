@@ -31,13 +31,13 @@ from ....confidence.model import ConfidenceModel
 from ....experts.process import Processes
 from ....largest import Largest
 from ....sequence.vocabulary import Vocabulary
+from ....training.options import TrainingOptions
 from ....training.progress import Progress
 from ....training.state import TrainingState, describe
 from ....translator.translator import Translator
 from ....trees.boosters import boosters_of
 from ....trees.cost_trees import Trees
 from ....trees.ranker import Ranker
-from ...options import TrainingOptions
 from ..evaluation import evaluate_tasks
 from ..examples import Examples, held_out_problems, labelled_problems, make_examples
 from ..shares import Outcome

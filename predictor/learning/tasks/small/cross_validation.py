@@ -21,9 +21,9 @@ from seqtune.kernels.files import read_bounded, write_whole
 from seqtune.kernels.say import Say, silent
 from seqtune.kernels.task import MeasuredTask
 
+from ....training.options import TrainingOptions
 from ....training.state import OUTSIDE, describe
 from ....training.unfinished import CROSS_VALIDATION
-from ...options import TrainingOptions
 from ..evaluation import fitted, replayed
 from ..shares import OURS, EvaluationRow, Outcome, rows
 from ..training import train_model

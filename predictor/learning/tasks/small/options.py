@@ -18,8 +18,8 @@ from seqtune.errors import FormatError
 from seqtune.kernels.task import KnownTask
 
 from ....checkpoint import Checkpoint
+from ....training.options import TrainingOptions
 from ....trees.cost_trees import TreesOptions
-from ...options import TrainingOptions
 from ...recipe import options_from
 from ..examples import describe_tasks
 

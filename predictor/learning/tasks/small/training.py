@@ -19,8 +19,8 @@ from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
 
 from ....checkpoint import Checkpoint
+from ....training.options import TrainingOptions
 from ....training.progress import Epoch, Progress
-from ...options import TrainingOptions
 from ..shares import OURS, EvaluationRow
 from ..shortage import USEFUL
 from ..training import train_model

@@ -12,10 +12,10 @@ from seqtune.data.dataset import Dataset
 from seqtune.integrations.miopen.kernels.gpus import device
 from seqtune.integrations.miopen.predictor import chains as module
 from seqtune.integrations.miopen.predictor.chains import ANY, TREE_FEATURES, Chain, grow, tree_columns
-from seqtune.integrations.miopen.predictor.evaluation import propose, score_labels
 from seqtune.integrations.miopen.predictor.labels import Queries, read_solver_timings
+from seqtune.integrations.miopen.predictor.learned import LabelWords
+from seqtune.integrations.miopen.predictor.learning import propose, score_labels
 from seqtune.integrations.miopen.predictor.training import FIXED_WORDS, vocabulary_of
-from seqtune.integrations.miopen.predictor.words import LabelWords
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.translator.numpy_translator import NumpyTranslator
 from seqtune.predictor.translator.translator import Translator

@@ -11,8 +11,8 @@ import pytest
 
 from seqtune.data.dataset import Dataset
 from seqtune.integrations.miopen.kernels.gpus import device
-from seqtune.integrations.miopen.predictor.evaluation import choose, score_solvers
 from seqtune.integrations.miopen.predictor.labels import Queries, SolverTimings, read_solver_timings
+from seqtune.integrations.miopen.predictor.learning import choose, score_solvers
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.checkpoint import Checkpoint
 

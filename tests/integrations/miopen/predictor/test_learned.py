@@ -15,10 +15,10 @@ from safetensors.torch import load, save, save_file
 from seqtune.__main__ import main
 from seqtune.errors import CheckpointError
 from seqtune.integrations.miopen.formats.importing import read_files
-from seqtune.integrations.miopen.predictor.evaluation import propose
 from seqtune.integrations.miopen.predictor.labels import TIMED, read_solver_timings
 from seqtune.integrations.miopen.predictor.learned import FILE as PACKED
 from seqtune.integrations.miopen.predictor.learned import LearnedLabels, filter_of
+from seqtune.integrations.miopen.predictor.learning import propose
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.checkpoint_folder import find
 from seqtune.predictor.predictors import cached_checkpoint

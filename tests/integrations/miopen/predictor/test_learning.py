@@ -10,8 +10,8 @@ from seqtune.data.dataset import Dataset
 from seqtune.integrations.miopen.predictor.learning import LabelLearning
 from seqtune.kernels.say import silent
 from seqtune.predictor.learning.kinds import TrainingRequest
-from seqtune.predictor.learning.options import label_options
 from seqtune.predictor.learning.recipe import Recipe
+from seqtune.predictor.training.options import label_options
 from tests.support.label_toys import QUICK
 
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from seqtune.data.dataset import Dataset
-from seqtune.integrations.miopen.predictor.evaluation import LabelRow, propose, score_labels
 from seqtune.integrations.miopen.predictor.labels import SolverTimings, read_solver_timings
+from seqtune.integrations.miopen.predictor.learning import LabelRow, propose, score_labels
 from seqtune.integrations.miopen.predictor.training import FIXED_WORDS, train_network
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.sequence.beam import NextWord

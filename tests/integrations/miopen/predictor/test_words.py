@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtune.integrations.miopen.predictor.evaluation import propose
 from seqtune.integrations.miopen.predictor.learned import LearnedLabels
+from seqtune.integrations.miopen.predictor.learning import propose
 from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.label_toys import MLIR, Parts
 from tests.support.learning.greedy import Greedy

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.tasks.examples import make_examples, vocabulary_of
 from seqtune.predictor.learning.tasks.loss import sentence_loss
 from seqtune.predictor.learning.tasks.targets import TargetSentences
+from seqtune.predictor.training.options import TrainingOptions
 from tests.support.learning.translators import small_translator
 from tests.support.synthetic import data
 

@@ -14,9 +14,10 @@ from seqtune.predictor.learning.tasks.baselines import (
     BASELINES,
     Fixed,
     Nearest,
+    nearest_row,
+    nearest_valid,
     random_log_share,
 )
-from seqtune.predictor.learning.tasks.portfolio import nearest_row, nearest_valid
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from tests.support.synthetic import data, registered, seconds
 

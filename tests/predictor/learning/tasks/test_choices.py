@@ -9,8 +9,7 @@ import numpy as np
 from seqtune.data.chosen_tasks import chosen_tasks
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.learning.tasks.drawn_gpus import drawn_gpu
-from seqtune.predictor.learning.tasks.sampled_problems import SampledProblems
+from seqtune.predictor.learning.tasks.sampled_problems import SampledProblems, drawn_gpu
 from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.predictor.trees.choice_rows import choice_rows
 from seqtune.predictor.trees.cost_trees import Trees

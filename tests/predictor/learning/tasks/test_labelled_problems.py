@@ -12,10 +12,10 @@ from seqtune.kernels.operations.feature import Value
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.checkpoint import Checkpoint
-from seqtune.predictor.learning.options import TrainingOptions
 from seqtune.predictor.learning.tasks import labelled_problems
 from seqtune.predictor.learning.tasks.examples import Examples, make_examples, make_teacher, vocabulary_of
 from seqtune.predictor.learning.tasks.labelled_problems import LabelledProblems
+from seqtune.predictor.training.options import TrainingOptions
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.short_training import DATA, QUICK, train
 

@@ -13,7 +13,7 @@ import pytest
 from seqtune.data.measured_tasks import counted, measured_tasks, split
 from seqtune.errors import FormatError
 from seqtune.kernels.task import MeasuredTask
-from seqtune.predictor.learning.tasks.adaptation.rehearsal import Rehearsal
+from seqtune.predictor.learning.tasks.adaptation.plan import Rehearsal
 from seqtune.predictor.learning.tasks.examples import vocabulary_of
 from seqtune.predictor.learning.tasks.targets import PrefixTree, probabilities
 from seqtune.predictor.sequence.vocabulary import BEGIN
