@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,17 @@ from typing import Any
 import pytest
 
 from seqtune.api import exchanging as exchange
+from seqtune.data.dataset import Dataset
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import CheckpointError, FormatError, MisuseError, UnavailableError, is_installed
 from seqtune.integrations.kernel_tuner.hook.strategy import WarmStart, search, warm_start
 from seqtune.kerneltuner import strategy
+from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random
 from tests.support.installation.optional import needs
+from tests.support.learning.short_training import QUICK
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, cache, milliseconds, write_cache
 
 INSTALLED = is_installed("kernel_tuner")
@@ -114,6 +119,15 @@ class NewSearchspace(Searchspace):
         super().__init__()
         self.tune_params = {**VALUES, "tile": [*VALUES["tile"], 8], "fixed": [1000]}
         self.list = [(block, tile, order, 1000) for block, tile, order, _ in self.list] + [(32, 8, 1, 1000)]
+
+
+@pytest.fixture(name="checkpoint", scope="module")
+def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("caches")
+    exchange.import_data("kernel-tuner", caches(folder), folder / "caches.parquet", keys=("fixed",))
+    tasks = measured_tasks(Dataset.read(folder / "caches.parquet"), held_out=False)
+    trained, _ = train_model(tasks, [], replace(QUICK, epochs=2, validation=0.0, confidence=False))
+    return trained.save(folder / "checkpoint")
 
 
 def test_a_checkpoint_of_caches_proposes_first_and_then_the_search_goes_on(checkpoint: Path) -> None:
