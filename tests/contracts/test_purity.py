@@ -46,7 +46,7 @@ PATH = (
         "translator/numpy_layers", "translator/word_vectors", "translator/numpy_judge", "translator/numpy_translator",
         "proposing", "checkpoint", "trees/ranker", "trees/forest", "correction/correction", "sequence/beam",
         "sequence/grammar", "sequence/numeric_codes")),
-    *(f"integrations/miopen/predictor/{name}" for name in ("chains", "words", "learned")))
+    *(f"integrations/miopen/predictor/{name}" for name in ("chains", "learned")))
 PROBLEMS = ("conv2d n=1 c=64 h=28 w=28 k=96 r=3 s=3 pad=1", "gemm m=100 n=48 k=512")
 PROGRAM = """
 import json, sys
