@@ -138,7 +138,7 @@ def test_its_problems_are_written_sampled_and_compared() -> None:
 @needs(*TRAINING)
 @pytest.mark.usefixtures("few_rounds", "few_trees")
 def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
-    problems = sample_problems("row_sum", 8, seed=1)
+    problems = sample_problems("row_sum", 5, seed=1)
     report = seqtune.tune(problems, "llvm:0", strategy="random", trials=6, journal=tmp_path / "journal.sqlite")
     assert [result.problem for result in report.results] == problems
     assert all(result.best is not None for result in report.results)

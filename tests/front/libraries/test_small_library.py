@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import seqtune
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
-from seqtune.errors import CheckpointError, InterruptedTraining
+from seqtune.errors import CheckpointError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -23,7 +22,6 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import TRAINING, needs
-from tests.support.learning.progress import parted
 from tests.support.libraries.stencil import write
 from tests.support.synthetic import NARROW, WIDE
 
@@ -60,7 +58,7 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
     library = str(write(tmp_path))
     seqtune.use_library(library)
     data, made = _write(tmp_path / "data.parquet", WIDE), tmp_path / "checkpoint"
-    words = ["--library", library, "--epochs", "2"]
+    words = ["--library", library, "--epochs", "1"]
     report = run("train", data, "--out", made, *words)
     assert "5 folds, 6 problems" in report["cross_validation"]["how"]
     assert main(["evaluate", str(data), "--checkpoint", str(made), "--library", library, "--methods", "seqtune,default",
@@ -74,17 +72,11 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
 
     second = _write(tmp_path / "second.parquet", NARROW, held_out=SIZES[-2:])
     adapted = tmp_path / "adapted"
-    result = seqtune.retrain(made, second, adapted, epochs=2).to_json()
+    result = seqtune.retrain(made, second, adapted, epochs=1).to_json()
     assert result["old_cases"] == 0
     assert (result["left_out"], result["unevaluated"]) == (0, [])
     assert {(row["device"], row["records"], row["problems"])
             for row in result["evaluated"]} == {(NARROW.name, "new", 2)}
-    ended = seqtune.retrain(made, second, tmp_path / "ended", epochs=3,
-                            progress=parted(lambda epoch: signal.raise_signal(signal.SIGTERM))).to_json()
-    assert (ended["interrupted"], ended["epochs"]) == (True, 1)
-    with pytest.raises(InterruptedTraining, match="nothing is kept"):
-        seqtune.retrain(made, second, tmp_path / "none", progress=lambda step: signal.raise_signal(signal.SIGTERM))
-    assert not (tmp_path / "none").exists()
     answers = [seqtune.predict("stencil n=160", WIDE, 3, checkpoint=path, evidence=False).candidates
                for path in (made, adapted)]
     assert answers[0] == answers[1]
