@@ -1,0 +1,78 @@
+"""Shapes: the problems of one operation that a few kernels shall serve, each with its share of the run time.
+
+They come from tables of problems with a column `weight`, `share` or `count`, from named sets, ONNX models, whose layers
+count as often as they occur, and logs, in which each line is a problem and repeats are counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.parse import weighed_set
+
+from ...errors import FormatError, MisuseError
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """Different problems of one operation with their weights, and what the user should know of their sources."""
+
+    problems: tuple[Problem, ...]
+    weights: NDArray[np.float64]  # (shape,) positive; they sum to 1
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, weights: dict[Problem, float], notes: Iterable[str] = ()) -> Shapes:
+        """The shapes with these weights, of any sum. Raises MisuseError if there are fewer than two."""
+        if len(weights) < 2:
+            what = f"{next(iter(weights)).brief()} is the only shape" if weights else "there are no shapes"
+            raise MisuseError(f"{what}; a rule needs several (for one, `seqtune tune` finds the best kernel)")
+        parts = np.array([*weights.values()], np.float64)
+        return cls(tuple(weights), parts / parts.sum(), tuple(notes))
+
+
+def read_shapes(kind: str, sources: Sequence[str]) -> Shapes:
+    """The shapes of the operation `kind` in named sets and files; each source counts as much as each other.
+
+    Problems of other operations are left out, and a note says how many. Raises FormatError, which names the line, for
+    what is no problem or no weight, MisuseError for too few shapes, and what `weighed_set` raises.
+    """
+    operation(kind)
+    shapes: defaultdict[Problem, float] = defaultdict(float)
+    notes: list[str] = []
+    for source in sources:
+        weights, note = _weights(kind, source)
+        notes += [note] if note else []
+        total = math.fsum(weights.values())
+        for problem, weight in weights.items():
+            shapes[problem] += weight / total
+    return Shapes.of(dict(shapes), notes)
+
+
+def _weights(kind: str, source: str) -> tuple[dict[Problem, float], str]:
+    """The weights of the problems of a source, and a note on what was left out. Raises FormatError, MisuseError."""
+    weights: defaultdict[Problem, float] = defaultdict(float)
+    others: Counter[str] = Counter()
+    unused = 0
+    for line in weighed_set(source, kind):
+        if line.problem.type != kind:
+            others[line.problem.type] += 1
+        elif math.isnan(line.weight):
+            raise FormatError(f"{source}:{line.number}: the weight is not a number of at least 0")
+        elif line.weight == 0:
+            unused += 1
+        else:
+            weights[line.problem] += line.weight
+    left_out = [f"{count} of {name}" for name, count in others.most_common()] + [f"{unused} of weight 0"] * (unused > 0)
+    if not weights:
+        raise MisuseError(f"{source} has no shape of {kind}{f' ({left_out[0]})' if left_out else ''}")
+    return weights, f"{source}: left out {', '.join(left_out)}" if left_out else ""
+
