@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,18 +28,24 @@ class Shapes:
     problems: tuple[Problem, ...]
     weights: NDArray[np.float64]  # (shape,) positive; they sum to 1
     notes: tuple[str, ...] = ()
+    domain: tuple[str, ...] = ()  # the ranges from which all of them were drawn; empty: they were not
 
     @classmethod
-    def of(cls, weights: dict[Problem, float], notes: Iterable[str] = ()) -> Shapes:
+    def of(cls, weights: Mapping[Problem, float], notes: Iterable[str] = (), domain: Iterable[str] = ()) -> Shapes:
         """The shapes with these weights, of any sum. Raises MisuseError if there are fewer than two."""
         if len(weights) < 2:
             what = f"{next(iter(weights)).brief()} is the only shape" if weights else "there are no shapes"
             raise MisuseError(f"{what}; a rule needs several (for one, `seqtune tune` finds the best kernel)")
         parts = np.array([*weights.values()], np.float64)
-        return cls(tuple(weights), parts / parts.sum(), tuple(notes))
+        return cls(tuple(weights), parts / parts.sum(), tuple(notes), tuple(domain))
+
+    @property
+    def by_problem(self) -> dict[Problem, float]:
+        """The weights by problem."""
+        return dict(zip(self.problems, self.weights.tolist(), strict=True))
 
 
-def read_shapes(kind: str, sources: Sequence[str]) -> Shapes:
+def read_shapes(kind: str, sources: Sequence[str], seed: int = 0) -> Shapes:
     """The shapes of the operation `kind` in named sets and files; each source counts as much as each other.
 
     Problems of other operations are left out, and a note says how many. Raises FormatError, which names the line, for
