@@ -7,7 +7,7 @@ numbers, so a file in C, a Python module and NumPy give the same order for every
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,18 @@ from seqtune.kernels.task import Floats
 
 from .facts import LARGEST, Fact
 from .goal import Goal
-from .growth import grow
-from .tree import DIGITS, MIDDLE, Tree, Whole, digits, numbers_of
+from .growth import FEWEST_TREES, MOST_TREES, TEST_BYTES, Losses, Tests, boost, choose_tests, deepest, single
+from .tree import DIGITS, Tree, Whole, digits, leaf_digits, leaves_of, numbers_of
 
-MOST_MEMBERS, MOST_FACTS, MOST_TREES = 64, 1000, 10_000
+MOST_MEMBERS, MOST_FACTS, LONGEST_RULE = 64, 1000, 10_000
 MOST_TESTS = DIGITS**2  # of which two digits hold the number
+ROOM = 13_000  # bytes of a rule, so that a file of C has at most 20,000 of them
+FOLDS = 3  # of the shapes, to find out whether boosted trees are better than a single one
+MANY = 4000  # shapes from which on they are
+LEAST_GAIN = 0.002  # of the goal's loss, for which a rule may be larger
+SINGLE_BYTES = 2000  # of the facts and tests among which a single tree chooses
+UNSURE = 0.2  # share of the weight of the shapes whose choice counts as not sure: those with the least lead
+FACT_BYTES, TREE_BYTES = 25, 30  # in a file of C, beside the text of an expression and of a tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +46,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         tests = len(self.thresholds)
-        if not 0 < self.members <= MOST_MEMBERS or len(self.trees) > MOST_TREES or tests > MOST_TESTS:
+        if not 0 < self.members <= MOST_MEMBERS or len(self.trees) > LONGEST_RULE or tests > MOST_TESTS:
             raise FormatError(f"a rule of {self.members} members, {len(self.trees)} trees and {tests} tests is too "
                               "large, or has no member")
         if self.test_facts.shape != self.thresholds.shape or not _within(self.test_facts, len(self.facts)):
@@ -73,17 +80,15 @@ class Rule:
         return 1 if len(self.thresholds) <= DIGITS else 2
 
     def tree_texts(self) -> list[str]:
-        """The tests and then the leaves of each tree as `digits`: tests in `width` of them, leaves plus MIDDLE in one.
-        """
-        return [digits(tree.tests.tolist(), self.width) + digits((tree.leaves + MIDDLE).ravel().tolist())
+        """The tests of each tree, in `width` digits each, and then its leaves, in digits for two members each."""
+        return [digits(tree.tests.tolist(), self.width) + digits(leaf_digits(tree.leaves).ravel().tolist())
                 for tree in self.trees]
 
     @property
     def bytes(self) -> int:
         """About how many bytes the facts, tests and trees take in a file of C."""
-        facts = sum(len(fact.name) + 2 * len(fact.expression.text) + 40 for fact in self.facts)
-        tests = sum(len(str(threshold)) + 1 for threshold in self.thresholds.tolist()) + 2 * len(self.thresholds)
-        return facts + tests + sum(len(text) + 4 for text in self.tree_texts())
+        tests = sum(len(str(threshold)) + 1 for threshold in self.thresholds.tolist()) + 3 * len(self.thresholds)
+        return sum(map(price, self.facts)) + tests + sum(len(text) + TREE_BYTES for text in self.tree_texts())
 
     def to_json(self) -> dict[str, Any]:
         """The rule as JSON, which `from_json` reads."""
@@ -103,7 +108,7 @@ class Rule:
         tests = _rows(content, "tests", (int, int), MOST_TESTS)
         width = 1 if len(tests) <= DIGITS else 2
         trees = [_tree(members, scale, text, width)
-                 for members, scale, text in _rows(content, "trees", (list, int, str), MOST_TREES)]
+                 for members, scale, text in _rows(content, "trees", (list, int, str), LONGEST_RULE)]
         members, sure = content.get("members"), content.get("sure")
         if type(members) is not int or type(sure) is not int or abs(sure) > LARGEST:
             raise FormatError("`members` and `sure` of a rule are whole numbers")
@@ -142,6 +147,11 @@ class Rule:
         return [f"{indent}if {condition}:", *yes, f"{indent}else:", *no]
 
 
+def price(fact: Fact) -> int:
+    """About how many bytes a fact takes in a file of C."""
+    return FACT_BYTES + 2 * len(fact.expression.text)
+
+
 def _within(numbers: NDArray[np.int64], count: int) -> bool:
     return bool(((numbers >= 0) & (numbers < count)).all())
 
@@ -159,54 +169,118 @@ def _rows(content: Mapping[str, Any], name: str, kinds: tuple[type, ...], most: 
 def _tree(members: list[Any], scale: int, text: str, width: int) -> Tree:
     if not 0 < len(members) <= MOST_MEMBERS or any(type(member) is not int for member in members):
         raise FormatError("a tree of the rule has no list of members")
-    leaves = 1  # text of a tree with n leaves: (n - 1) width + n members
-    while (leaves - 1) * width + leaves * len(members) < len(text):
+    leaves, pairs = 1, (len(members) + 1) // 2  # a tree of n leaves has (n - 1) width + n pairs digits
+    while (leaves - 1) * width + leaves * pairs < len(text):
         leaves *= 2
     nodes = (leaves - 1) * width
-    if nodes + leaves * len(members) != len(text):
+    if nodes + leaves * pairs != len(text):
         raise FormatError(f"a tree of {len(text)} digits is not complete")
-    scores = np.array(numbers_of(text[nodes:]), np.int64).reshape(leaves, len(members)) - MIDDLE
-    return Tree(tuple(members), np.array(numbers_of(text[:nodes], width), np.int64), scores, scale)
+    numbers = np.array(numbers_of(text[nodes:]), np.int64).reshape(leaves, pairs)
+    return Tree(tuple(members), np.array(numbers_of(text[:nodes], width), np.int64),
+                leaves_of(numbers, len(members)), scale)
 
 
 def learn_rule(values: NDArray[np.int64], slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact], *,
-               bytes: int = 16_000, seed: int = 0) -> Rule:
-    """Learn a rule of at most `bytes` from shapes whose slowness is known.
+               bytes: int = ROOM, seed: int = 0) -> Rule:
+    """Learn a rule of at most about `bytes` in a file from shapes whose slowness is known; the smallest that is good.
+
+    That is one small tree, or boosted trees where these lose less on shapes that they did not see. The rule has those
+    of the facts that its trees read, so a shape's values are those of `rule.facts`. Raises MisuseError.
 
     Shapes: `values` (shape, fact), `slowness` (shape, member), log(time / best time), `weights` (shape,).
     """
-    if not len(values) or slowness.shape != (len(values), slowness.shape[1]) or not np.isfinite(slowness).all():
+    count, members = slowness.shape
+    if not count or len(values) != count or not np.isfinite(slowness).all():
         raise MisuseError(f"a rule needs the slowness of every member at every shape (found {slowness.shape})")
-    return _rule(slowness.shape[1], facts, grow(values, goal.stakes(slowness), weights))
+    if members == 1 or not len(facts) or np.ptp(goal.stakes(slowness), axis=1).max() <= 0:
+        return Rule(members, (), np.empty(0, np.int64), np.empty(0, np.int64), ())
+    learner = _Learner(values, slowness, weights, goal, facts, bytes, seed)
+    rule = learner.learn(learner.cross_fit(FOLDS)[0] if count <= MANY else "boosted", np.arange(count))
+    least = np.sort(rule.scores(_columns(values, facts, rule)), axis=1)
+    leads = least[:, 1] - least[:, 0]
+    order = np.argsort(leads, kind="stable")
+    place = int(np.searchsorted(np.cumsum(weights[order]), UNSURE * weights.sum()))
+    return replace(rule, sure=int(leads[order[min(place, count - 1)]]))
 
 
-def _rule(members: int, facts: Sequence[Fact], trees: Sequence[tuple[Tree, list[tuple[int, int]]]]) -> Rule:
-    """The rule of trees whose tests are pairs of fact and threshold; facts that no tree reads are left out."""
-    tests = sorted({test for _, own in trees for test in own})
-    used = sorted({fact for fact, _ in tests})
-    number = {test: index for index, test in enumerate(tests)}
-    numbered = tuple(Tree(tree.members, np.array([number[own[test]] for test in tree.tests.tolist()], np.int64),
-                          tree.leaves, tree.scale) for tree, own in trees)
-    return Rule(members, tuple(facts[fact] for fact in used),
-                np.array([used.index(fact) for fact, _ in tests], np.int64),
-                np.array([threshold for _, threshold in tests], np.int64), numbered)
+@dataclass(frozen=True, eq=False)
+class _Learner:
+    """Learns rules of two kinds from some of the shapes: "single" is one small tree, "boosted" as many as have room."""
+
+    values: NDArray[np.int64]
+    slowness: Floats
+    weights: Floats
+    goal: Goal
+    facts: Sequence[Fact]
+    room: int
+    seed: int
+
+    def learn(self, kind: str, rows: Whole) -> Rule:
+        """Learn a rule from the shapes `rows`."""
+        values, members = self.values[rows], self.slowness.shape[1]
+        losses = Losses.of(self.goal.stakes(self.slowness[rows]), self.weights[rows])
+        prices = np.array([price(fact) for fact in self.facts], np.int64)
+        tests = choose_tests(values, losses, prices, SINGLE_BYTES if kind == "single" else self.room // 2, self.seed)
+        trees = []
+        if kind == "single":
+            trees = [single(tests.hold(values), losses)]
+        elif len(tests):
+            room = self.room - int(prices[np.unique(tests.facts)].sum()) - TEST_BYTES * len(tests)
+            width = 1 if len(tests) <= DIGITS else 2
+            for depth in reversed(range(1, deepest(len(values)) + 1)):  # the deepest of which there is room for a few
+                each = ((1 << depth) - 1) * width + (1 << depth) * ((members + 1) // 2) + TREE_BYTES
+                count = max(1, min(MOST_TREES, room // each))
+                if count >= FEWEST_TREES:
+                    break
+            trees = boost(tests.hold(values), losses, count, depth, self.seed)
+        return _numbered(members, self.facts, tests, trees)
+
+    def cross_fit(self, count: int) -> tuple[str, NDArray[np.int64]]:
+        """The kind that loses less on shapes that it did not see, the smaller one if hardly more; and its choices.
+
+        They are the first and the second member of each shape, by rules learned without its fold: (shape, 2).
+        """
+        shapes = len(self.values)
+        folds = np.random.default_rng(self.seed).permutation(shapes) % min(count, shapes)
+        best, least = "", np.inf
+        enough = self.goal.loss(self.slowness.min(axis=1), self.weights) + LEAST_GAIN
+        for kind in ("single", "boosted") if shapes <= MANY else ("boosted",):
+            picks = np.tile(np.array([0, 1]), (shapes, 1))
+            for number in range(folds.max() + 1):
+                held, rest = folds == number, np.flatnonzero(folds != number)
+                if len(rest):
+                    rule = self.learn(kind, rest)
+                    picks[held] = rule.order(_columns(self.values[held], self.facts, rule))[:, :2]
+            loss = self.goal.loss(self.slowness[np.arange(shapes), picks[:, 0]], self.weights)
+            if loss < least - LEAST_GAIN:
+                best, least, chosen = kind, loss, picks
+            if loss <= enough:
+                break
+        return best, chosen
+
+
+def _columns(values: NDArray[np.int64], facts: Sequence[Fact], rule: Rule) -> NDArray[np.int64]:
+    """The values of the rule's own facts."""
+    return values[:, [facts.index(fact) for fact in rule.facts]]
+
+
+def _numbered(members: int, facts: Sequence[Fact], tests: Tests, trees: Sequence[Tree]) -> Rule:
+    """The rule of these trees, without the tests and facts that no tree reads."""
+    used = np.unique(np.concatenate([np.empty(0, np.int64), *(tree.tests for tree in trees)]))
+    own = tests.take(used)
+    kept = np.unique(own.facts)
+    numbered = (replace(tree, tests=np.searchsorted(used, tree.tests)) for tree in trees)
+    return Rule(members, tuple(facts[fact] for fact in kept.tolist()), np.searchsorted(kept, own.facts),
+                own.thresholds, tuple(numbered))
 
 
 def cross_fitted(values: NDArray[np.int64], slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact],
-                 folds: int = 5, seed: int = 0) -> NDArray[np.int64]:
+                 folds: int = 5, seed: int = 0, *, bytes: int = ROOM) -> NDArray[np.int64]:
     """The members that a rule learned without the shape's fold puts first and second: (shape, 2).
 
     With a single member, both are member 0.
     """
-    count = len(values)
-    firsts = np.zeros((count, 2), np.int64)
-    if slowness.shape[1] == 1:
-        return firsts
-    fold = np.random.default_rng(seed).permutation(count) % min(folds, count)
-    for number in range(min(folds, count)):
-        held, rest = fold == number, fold != number
-        if rest.any():
-            rule = learn_rule(values[rest], slowness[rest], weights[rest], goal, facts, seed=seed)
-            kept = [facts.index(fact) for fact in rule.facts]
-            firsts[held] = rule.order(values[np.ix_(held, np.array(kept, np.int64))])[:, :2]
-    return firsts
+    count, members = slowness.shape
+    if members == 1 or not len(facts):
+        return np.tile(np.array([0, min(1, members - 1)]), (count, 1))
+    return _Learner(values, slowness, weights, goal, facts, bytes, seed).cross_fit(folds)[1]

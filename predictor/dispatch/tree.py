@@ -18,7 +18,8 @@ Whole = NDArray[np.int64]
 
 DEEPEST = 10  # of a tree; 1,024 leaves
 DIGITS = 91  # printable characters that need no escape in a string of C
-MIDDLE = DIGITS // 2  # a number of a leaf is from -MIDDLE to MIDDLE, so that one character holds it
+LEVELS = 4  # a number of a leaf is from -LEVELS to LEVELS, so that one digit holds two of them
+PER_LEVEL = 2 * LEVELS + 1
 LARGEST_SCALE = 1 << 40
 _SPARE = ord("!")  # in place of "?", of which C may make trigraphs
 
@@ -29,15 +30,15 @@ class Tree:
 
     members: tuple[int, ...]  # whose scores it changes
     tests: Whole  # (node,) number of the rule's test at each node: 2**depth - 1 of them, none for a single leaf
-    leaves: Whole  # (2**depth, member) each in -MIDDLE..MIDDLE; a score changes by `scale` times that
+    leaves: Whole  # (2**depth, member) each in -LEVELS..LEVELS; a score changes by `scale` times that
     scale: int = 1
 
     def __post_init__(self) -> None:
         count = len(self.leaves)
         if not 1 <= count <= 1 << DEEPEST or count & (count - 1) or self.tests.shape != (count - 1,):
             raise FormatError(f"a tree of {count} leaves and {len(self.tests)} nodes is not complete")
-        if self.leaves.shape != (count, len(self.members)) or np.abs(self.leaves).max(initial=0) > MIDDLE:
-            raise FormatError(f"a leaf of a tree has no number from {-MIDDLE} to {MIDDLE} for each member")
+        if self.leaves.shape != (count, len(self.members)) or np.abs(self.leaves).max(initial=0) > LEVELS:
+            raise FormatError(f"a leaf of a tree has no number from {-LEVELS} to {LEVELS} for each member")
         if not 0 < self.scale <= LARGEST_SCALE:
             raise FormatError(f"a tree has the scale {self.scale}")
 
@@ -52,6 +53,20 @@ class Tree:
         for _ in range(self.depth):
             node = 2 * node + 1 + holds[rows, self.tests[node]]
         return node - len(self.tests)
+
+
+def leaf_digits(leaves: Whole) -> Whole:
+    """Two numbers of a leaf in each digit, the last one alone where they are odd: (leaf, member) to (leaf, digit)."""
+    raised = np.pad(leaves + LEVELS, ((0, 0), (0, leaves.shape[1] % 2)))
+    return np.asarray(raised[:, ::2] * PER_LEVEL + raised[:, 1::2])
+
+
+def leaves_of(pairs: Whole, members: int) -> Whole:
+    """The inverse of `leaf_digits`: (leaf, digit) to (leaf, member). Raises FormatError."""
+    if pairs.max(initial=0) >= PER_LEVEL**2:
+        raise FormatError(f"a digit of a leaf is {pairs.max()}")
+    numbers = np.stack([pairs // PER_LEVEL, pairs % PER_LEVEL], axis=2).reshape(len(pairs), -1)
+    return np.asarray(numbers[:, :members] - LEVELS)
 
 
 def digits(numbers: Iterable[int], width: int = 1) -> str:

@@ -36,9 +36,10 @@ def by_hand(rule: Rule, row: list[int]) -> list[int]:
         while node < nodes:
             test = numbers_of(text[node * rule.width:(node + 1) * rule.width], rule.width)[0]
             node = 2 * node + 1 + (row[rule.test_facts[test]] > rule.thresholds[test])
-        at = nodes * rule.width + (node - nodes) * len(tree.members)
+        at = nodes * rule.width + (node - nodes) * ((len(tree.members) + 1) // 2)
         for place, member in enumerate(tree.members):
-            scores[member] += tree.scale * (numbers_of(text[at + place])[0] - DIGITS // 2)
+            pair = numbers_of(text[at + place // 2])[0]
+            scores[member] += tree.scale * ((pair % 9 if place % 2 else pair // 9) - 4)
     return scores
 
 
@@ -72,7 +73,7 @@ def test_a_rule_in_json_is_the_same_rule_and_its_texts_give_the_same_scores() ->
 
 
 def test_a_tree_is_printed_as_conditions() -> None:
-    tree = Tree((0, 1), np.array([0, 1, 1]), np.array([[0, 5], [0, 5], [5, 0], [0, 5]]))
+    tree = Tree((0, 1), np.array([0, 1, 1]), np.array([[0, 4], [0, 4], [4, 0], [0, 4]]))
     rule = Rule(2, FACTS[:2], np.array([0, 1]), np.array([100, 20]), (tree,))
     assert rule.text(["big", "small"]) == (
         "if m > 100:\n    if n > 20:\n        big\n    else:\n        small\nelse:\n    big")
