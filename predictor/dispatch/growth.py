@@ -29,7 +29,7 @@ SINGLE_DEPTH = 4  # of a tree that people read
 LEAST_GAIN = 0.02  # of the mean stake: what a split of such a tree saves at least
 DEEPEST, MOST_TREES, FEWEST_TREES = 7, 40, 3
 TREE_SHARE, TEST_SHARE = 0.8, 0.5  # of the shapes and of the tests that a tree sees
-FIRST_SHAPES, FIRST_TREES, FIRST_DEPTH = 3000, 10, 5  # of the trees that choose tests
+FIRST_SHAPES, FIRST_TREES, FIRST_DEPTH = 6000, 10, 5  # of the trees that choose tests
 COARSE, FINE_CUTS = 16, 32  # thresholds of a fact: to choose facts, and then to choose tests
 MOST_FACTS, MOST_TESTS = 32, 300
 TEST_BYTES = 9  # of a test in a file
@@ -212,7 +212,7 @@ def choose_tests(values: NDArray[np.int64], losses: Losses, prices: Whole, room:
     tests = Tests.of(values, range(values.shape[1]), COARSE)
     gains = _gains(values, losses, tests, seed)
     by_fact = np.bincount(tests.facts, gains, values.shape[1])
-    best = np.argsort(-by_fact / prices, kind="stable")[:MOST_FACTS]
+    best = np.argsort(-by_fact / np.sqrt(prices), kind="stable")[:MOST_FACTS]
     best = best[(by_fact[best] > 0) & (np.cumsum(prices[best]) <= room // 2)]
     tests = Tests.of(values, np.sort(best).tolist(), FINE_CUTS)
     gains = _gains(values, losses, tests, seed + 1)

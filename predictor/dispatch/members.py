@@ -1,7 +1,8 @@
 """Members: which few of the candidates are shipped, chosen together with the rule that will choose among them.
 
-The set grows by one member at a time. Among the candidates that help about equally if the best member of a shape were
-known, the one counts whose rule loses least on shapes that it did not see.
+The set grows by one member at a time, and members are exchanged where that helps much. Among the candidates that help
+about equally if the best member of a shape were known, the one counts whose rule loses least on shapes that it did not
+see.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Step:
 
 def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
                    valid_everywhere: NDArray[np.bool_] | None = None, seed: int = 0) -> tuple[Step, ...]:
-    """The best sets of 1 to `most` members; each has the members of the one before it, and one more.
+    """The best sets of 1 to `most` members.
 
     `facts_for` returns the facts over which a rule decides among these candidates, and their values at the matrix's
     shapes. The first member is one of those in `valid_everywhere`, (candidate,), if that is given.
@@ -52,31 +53,52 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
     slowness, weights = matrix.slowness(), matrix.weights
     part = np.sort(np.random.default_rng(seed).permutation(len(slowness))[:MOST_SHAPES])
     allowed = np.ones(slowness.shape[1], bool) if valid_everywhere is None else valid_everywhere
-    members: tuple[int, ...] = ()
     steps: list[Step] = []
-    while len(steps) < min(most, slowness.shape[1]):
-        best = slowness[:, members].min(axis=1, initial=np.inf)
-        tried = _most_helpful(slowness, weights, goal, best, [
-            number for number in range(slowness.shape[1]) if number not in members and (members or allowed[number])])
+    for _ in range(min(most, slowness.shape[1])):
+        before = steps[-1].members if steps else ()
+        free = [number for number in range(slowness.shape[1]) if number not in before and (before or allowed[number])]
+        if not free:
+            break
+        sets = [(*before, number) for number in _most_helpful(slowness, weights, goal, before, free)]
+        exchanged = _exchanged(slowness, weights, goal, sets[0], allowed)
+        if _loss(slowness, weights, goal, exchanged) < _loss(slowness, weights, goal, sets[0]) - EQUAL:
+            sets = [exchanged]
         chosen = None
-        for number in tried:
-            step = _step(slowness, weights, goal, (*members, number), facts_for, part, seed)
+        for members in sets:
+            step = _step(slowness, weights, goal, members, facts_for, part, seed)
             if chosen is None or step.rule < chosen.rule - NOISE:
                 chosen = step
         assert chosen is not None
         steps.append(chosen)
-        members = chosen.members
     return tuple(steps)
 
 
-def _most_helpful(slowness: Floats, weights: Floats, goal: Goal, best: Floats, numbers: Sequence[int]) -> list[int]:
-    """The candidates with which the best members lose least, in the order of their numbers; the first few of these.
+def _loss(slowness: Floats, weights: Floats, goal: Goal, members: Sequence[int]) -> float:
+    """The loss if the best member of every shape were known.
 
-    A goal that no further candidate brings nearer takes the one that helps the mean most.
+    Sets that the goal does not tell apart are ordered by the mean.
     """
-    with_each = {number: np.minimum(best, slowness[:, number]) for number in numbers}
-    losses = {number: goal.loss(column, weights) + 1e-6 * float(weights @ column)
-              for number, column in with_each.items()}
+    best = slowness[:, members].min(axis=1)
+    return goal.loss(best, weights) + 1e-6 * float(weights @ best)
+
+
+def _exchanged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, ...],
+               allowed: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Exchange one member for another as long as the best members lose less; the first stays one that is allowed."""
+    least = _loss(slowness, weights, goal, members)
+    while True:
+        trials = [(*members[:place], other, *members[place + 1:]) for place in range(len(members))
+                  for other in range(slowness.shape[1]) if other not in members and (place or allowed[other])]
+        losses = [_loss(slowness, weights, goal, trial) for trial in trials]
+        if not losses or min(losses) >= least - EQUAL / 10:
+            return members
+        members, least = trials[int(np.argmin(losses))], min(losses)
+
+
+def _most_helpful(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, ...],
+                  numbers: Sequence[int]) -> list[int]:
+    """The candidates with which the best members lose least, the first few of those that help about equally."""
+    losses = {number: _loss(slowness, weights, goal, (*members, number)) for number in numbers}
     order = sorted(numbers, key=lambda number: (losses[number], number))
     return sorted(number for number in order[:TRIED] if losses[number] <= losses[order[0]] + EQUAL)
 

@@ -74,6 +74,14 @@ def test_equal_candidates_are_chosen_in_their_order_and_the_first_is_valid_every
     assert [step.members for step in steps] == [(0,), (0, 1)]
 
 
+def test_a_first_member_that_later_ones_replace_is_exchanged() -> None:
+    # alone, the compromise is best; two specialists are better than the compromise and one of them
+    matrix, facts = space(lambda m, n: columns(0.3, 0.9 * (m > 500), 0.9 * (m <= 500), shapes=len(m)))
+    steps = choose_members(matrix, 2, Goal(), facts)
+    assert steps[0].members == (0,)
+    assert sorted(steps[1].members) == [1, 2]
+
+
 @pytest.mark.parametrize("kind", ["worst", "within"])
 def test_other_goals_choose_for_the_slow_shapes(kind: str) -> None:
     # the second kernel is a little slower everywhere, the first is much slower at few shapes
