@@ -146,6 +146,6 @@ def fact_columns(facts: Sequence[Fact], columns: ProblemColumns) -> NDArray[np.i
         column = np.broadcast_to(np.asarray(fact.expression(columns.values)), len(columns))
         values[:, number] = [UNKNOWN if value is None else max(-LARGEST, min(LARGEST, int(value)))
                              for value in column.tolist()] if column.dtype == object else np.clip(
-                                 column.astype(np.int64), -LARGEST, LARGEST)
+                                 column, -LARGEST, LARGEST).astype(np.int64)
         values[~known, number] = UNKNOWN
     return values
