@@ -1,12 +1,14 @@
 """Shapes: the problems of one operation that a few kernels shall serve, each with its share of the run time.
 
 They come from tables of problems with a column `weight`, `share` or `count`, from named sets, ONNX models, whose layers
-count as often as they occur, and logs, in which each line is a problem and repeats are counted.
+count as often as they occur, logs, in which each line is a problem and repeats are counted, or they are drawn from
+ranges.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.parse import weighed_set
+from seqtune.predictor.dispatch.domain import Domain
 
 from ...errors import FormatError, MisuseError
+
+DRAWN = 60  # shapes from ranges: their measurement takes minutes, and a rule of some leaves can be learned from them
+_RANGES = re.compile(r"\s*[A-Za-z_]\w*=[^\s=]+(\s+[A-Za-z_]\w*=[^\s=]+)*\s*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +53,36 @@ class Shapes:
 
 
 def read_shapes(kind: str, sources: Sequence[str], seed: int = 0) -> Shapes:
-    """The shapes of the operation `kind` in named sets and files; each source counts as much as each other.
+    """The shapes of the operation `kind` in named sets, files and ranges; each source counts as much as each other.
 
-    Problems of other operations are left out, and a note says how many. Raises FormatError, which names the line, for
-    what is no problem or no weight, MisuseError for too few shapes, and what `weighed_set` raises.
+    Ranges such as `m=1..4096` are together one source, of which DRAWN shapes are drawn by the `seed`; several in one
+    text (`m=1..64 n=4096 k=4096`) are a source of their own. Problems of other operations are left out, and a note says
+    how many. Raises FormatError, which names the line, for what is no problem or no weight, MisuseError for too few
+    shapes or an impossible range, and what `weighed_set` raises.
     """
-    operation(kind)
+    work = operation(kind)
+    ranges = [source.split() for source in sources if _RANGES.fullmatch(source)]
+    together = [words[0] for words in ranges if len(words) == 1]
+    boxes = [*([together] if together else []), *(words for words in ranges if len(words) > 1)]
+    files = [source for source in sources if not _RANGES.fullmatch(source)]
     shapes: defaultdict[Problem, float] = defaultdict(float)
     notes: list[str] = []
-    for source in sources:
+    parts: list[Mapping[Problem, float]] = [_drawn(work, words, seed) for words in boxes]
+    for source in files:
         weights, note = _weights(kind, source)
         notes += [note] if note else []
-        total = math.fsum(weights.values())
-        for problem, weight in weights.items():
+        parts.append(weights)
+    for part in parts:
+        total = math.fsum(part.values())
+        for problem, weight in part.items():
             shapes[problem] += weight / total
-    return Shapes.of(dict(shapes), notes)
+    return Shapes.of(shapes, notes, boxes[0] if len(boxes) == 1 and not files else ())
+
+
+def _drawn(work: Operation, words: Sequence[str], seed: int) -> dict[Problem, float]:
+    """Equal weights of shapes from ranges. Raises MisuseError."""
+    columns = Domain.parse(work, words).sample(DRAWN, np.random.default_rng(seed))
+    return dict.fromkeys((problem for _, problem in columns.problems()), 1.0)
 
 
 def _weights(kind: str, source: str) -> tuple[dict[Problem, float], str]:

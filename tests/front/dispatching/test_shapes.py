@@ -75,6 +75,25 @@ def test_aiters_untuned_table_is_read_as_aiter_means_it(tmp_path: Path) -> None:
         read_shapes("quantized_gemm", [table])
 
 
+def test_ranges_are_drawn_by_the_seed_and_are_the_domain() -> None:
+    shapes = read_shapes("gemm", ["m=1..4096", "n=64,128", "k=256"], seed=1)
+    assert shapes.domain == ("m=1..4096", "n=64,128", "k=256")
+    assert 40 <= len(shapes.problems) <= 60
+    assert {problem["n"] for problem in shapes.problems} == {64, 128}
+    rows = sorted(problem.size("m") for problem in shapes.problems)
+    assert rows[0] < 4
+    assert rows[-1] > 2048
+    assert read_shapes("gemm", ["m=1..4096 n=64,128 k=256"], seed=1).problems == shapes.problems
+    assert read_shapes("gemm", ["m=1..4096 n=64,128 k=256"], seed=2).problems != shapes.problems
+
+
+def test_boxes_and_files_count_the_same_and_are_no_domain(tmp_path: Path) -> None:
+    table = write(tmp_path, "m,n,k\n7,7,7\n")
+    shapes = read_shapes("gemm", ["m=1..4 n=8 k=8", table, "m=64..512 n=8 k=8"])
+    assert shapes.domain == ()
+    assert parts(shapes)[gemm(7, 7, 7)] == pytest.approx(1 / 3, abs=1e-6)
+
+
 @pytest.mark.parametrize(("text", "name", "said"), [
     ("m,n,k,weight\n1,8,8,1\n2,8,8,many\n", "a.csv", r"a\.csv:3: the weight is not a number of at least 0"),
     ("m,n,k,weight\n1,8,8,-1\n2,8,8,1\n", "a.csv", r"a\.csv:2: the weight"),
@@ -94,6 +113,10 @@ def test_what_is_no_shape_is_said_in_one_line(tmp_path: Path, text: str, name: s
 def test_sources_and_operations_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ProblemError, match="no problem set and no file 'nothing'"):
         read_shapes("gemm", ["nothing"])
+    with pytest.raises(MisuseError, match="gemm has no feature 'rows'"):
+        read_shapes("gemm", ["rows=1..8"])
+    with pytest.raises(MisuseError, match="the domain of gemm lacks n"):
+        read_shapes("gemm", ["m=1..8"])
     with pytest.raises(ProblemError, match="no operation 'gem'"):
         read_shapes("gem", ["resnet18"])
     with pytest.raises(MisuseError, match="there are no shapes; a rule needs several"):
