@@ -41,11 +41,11 @@ def dispatched(result: Dispatched) -> None:
     if len(result.deserving) > MOST_DESERVING:
         lines.append(f"so do {len(result.deserving) - MOST_DESERVING} more (see the page)")
     if result.abstained:
-        lines.append(f"the rule is not sure of {len(result.abstained)} shapes, where racing its first two pays: "
+        lines.append(f"the rule is not sure of {len(result.abstained)} of these; race its first two there: "
                      f"{named(result.abstained)}")
     measuring = result.measuring
-    lines.append(f"measured {measuring.known} of {measuring.shapes * measuring.candidates} pairs of shape and candidate"
-                 f" ({measuring.measured} by this call)")
+    lines.append(f"known: {measuring.known} of {measuring.shapes * measuring.candidates} pairs of shape and candidate; "
+                 f"this call measured {measuring.measured} times")
     for text in [*lines, *result.notes, *(f"written: {path}" for path in result.files)]:
         out.print(text, markup=False, soft_wrap=True)
 

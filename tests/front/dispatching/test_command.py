@@ -57,7 +57,7 @@ def test_the_answer_is_shown_with_the_knee_and_progress_stands_on_stderr(
                  "1 own.gemm tile=8 75% 4 m=3 n=64 k=64; m=64 n=64 k=64; m=128 n=64 k=64; and 1 more",
                  "on the given shapes: rule 0.932, single 0.670, default 0.549",
                  "gemm m=3 n=64 k=64 deserves a kernel of its own: 1.20 times as fast, as expected",
-                 "measured 30 of 60 pairs of shape and candidate (20 by this call)", "a note",
+                 "known: 30 of 60 pairs of shape and candidate; this call measured 20 times", "a note",
                  "written: out/dispatch.json"):
         assert line in lines, line
     assert any(line.startswith("the rule's first kernel: with 90 % confidence") for line in lines)
