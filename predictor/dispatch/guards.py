@@ -69,6 +69,8 @@ class Guard:
         for name, expression in kernel.derived:  # those of the problem alone must have values: a space needs them all
             if name in resolved and folder.fold(expression.tree)[1] is None and refusal is None:
                 refusal = add(Expression(f"({expression.text}) == ({expression.text})"), f"{name} has no value")
+            if name in resolved:  # later ones may read it
+                folder.names[name] = folder.fold(expression.tree)
         folder.put(dict(configuration.settings))
         for name, expression in kernel.derived:
             folder.names[name] = folder.fold(expression.tree)

@@ -38,8 +38,8 @@ def heuristics(dispatcher: str | Path, *, names: Mapping[str, str] | None = None
     if len(predictor.names) > 1:
         raise MisuseError(f"{dispatcher} chooses among several kernels ({', '.join(predictor.names)}); a kernel takes "
                           "the parameters of one")
-    pruning: Pruning = prune(predictor.dispatcher.operation.name, names=names, device=device, checkpoint=dispatcher,
-                             **features)["early_config_prune"]
+    given: dict[str, Any] = {"names": names, "device": device, "checkpoint": dispatcher, **features}
+    pruning: Pruning = prune(predictor.dispatcher.operation.name, **given)["early_config_prune"]
     known: dict[tuple[tuple[str, Value], ...], Mapping[str, Setting]] = {}
 
     def setting(name: str, arguments: Mapping[str, Any]) -> Setting:

@@ -18,7 +18,7 @@ import seqtune.triton as st  # noqa: E402
 
 GPU = "triton:h200"
 NVIDIA = {"matrix_instr_nonkdim": 0, "waves_per_eu": 0, "kpack": 1, "GROUP_M": 1}
-SIZES = {"m": "M", "n": "N", "k": "K"}
+SIZES: dict[str, Any] = {"m": "M", "n": "N", "k": "K"}
 
 
 @pytest.fixture

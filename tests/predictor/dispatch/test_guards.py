@@ -20,10 +20,10 @@ from seqtune.kernels.operations.feature import Feature
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
-from seqtune.kernels.registry import families
+from seqtune.kernels.registry import families, kernel
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.guards import NEVER, Guard
-from tests.support.devices import DEVICES
+from tests.support.devices import DEVICES, described_gpu
 from tests.support.guarded_members import configurations, space_verdicts
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -162,3 +162,12 @@ def test_a_condition_that_is_too_long_gets_one_line() -> None:
     kernel = toy(derived=(("big", f"max({', '.join(['m * n'] * 200)})"),), constraints=(("big * big > 9", "why"),))
     with pytest.raises(MisuseError, match=r"toy\.kernel tile=8 word=x k=2: a condition cannot be written"):
         Guard.of(member(), kernel, AVX512)
+
+
+def test_a_guard_names_nothing_that_its_kernel_derives_of_the_problem() -> None:
+    family, device = kernel("triton.gemm"), described_gpu("triton", "h200")
+    default = {**dict(family.default), "matrix_instr_nonkdim": 0, "waves_per_eu": 0, "kpack": 1}
+    names = {name for condition in Guard.of(Configuration.of(family.name, default), family, device).conditions
+             for name in condition.names}
+    work = operation("gemm")
+    assert names <= {*work.by_name, *(name for name, _ in work.derived)}
