@@ -7,6 +7,8 @@ the work comes down to. All of that follows from an operation's declaration, so 
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -43,7 +45,7 @@ def facts_of(operation: Operation, problems: Sequence[Problem], members: Sequenc
     """The facts over which a rule may decide among the members; those that order the problems differently."""
     columns = ProblemColumns.of(problems)
     plain = _differing(_plain(operation), columns)
-    sizes = [fact for fact in plain if "=" not in fact.name and fact.name != "flop"]
+    sizes = [fact for fact in plain if "=" not in fact.name]
     units = max(device.compute_units, device.threads) if device is not None else 1
     tiles = _tiles(members) or USUAL_TILES
     derived = [*_products(operation, sizes), *_shares(operation, tiles, units)]
@@ -67,7 +69,7 @@ def _plain(operation: Operation) -> list[Fact]:
                       for choice in feature.choices[1:]}
         elif not feature.number:
             texts[feature.name] = feature.name
-    texts |= {name: name for name, _ in operation.derived}
+    texts |= {name: name for name, _ in operation.derived if name != "flop"}  # it may have more than 62 bits
     return [Fact(name, Expression(text)) for name, text in texts.items()]
 
 
@@ -95,10 +97,30 @@ def _products(operation: Operation, sizes: Sequence[Fact]) -> Iterator[tuple[str
 
 
 def _sides(operation: Operation) -> dict[str, str]:
-    """The sides of the matrix product that the work comes down to: half of its flop by the elements of each tensor."""
-    if "flop" not in dict(operation.derived):
-        return {}
-    return {f"flop per {name}": f"flop // max(1, 2 * ({text}))" for name, text in operation.elements.items()}
+    """The sides of the matrix product that the work comes down to: factors of the flop that a tensor does not have.
+
+    They are products, so that no number in a file is larger than needed.
+    """
+    work = Counter(_factors(dict(operation.derived).get("flop")))
+    sides = {}
+    for name, text in operation.elements.items():
+        own = Counter(_factors(Expression(text)))
+        if own <= work and own != work:
+            sides[f"work per {name}"] = " * ".join((work - own).elements())
+    return sides
+
+
+def _factors(expression: Expression | None) -> list[str]:
+    """The texts of the factors of a product, without numbers; none where it is no product."""
+    nodes = [expression.tree] if expression is not None else []
+    factors: list[str] = []
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            nodes += [node.right, node.left]
+        elif not isinstance(node, ast.Constant):
+            factors.append(f"({ast.unparse(node)})" if not isinstance(node, ast.Name) else node.id)
+    return factors
 
 
 def _shares(operation: Operation, tiles: Sequence[int], units: int) -> Iterator[tuple[str, str]]:
@@ -120,8 +142,6 @@ def _shares(operation: Operation, tiles: Sequence[int], units: int) -> Iterator[
     quantities = {**sides, **operation.elements}
     for (one, first), (two, second) in combinations(quantities.items(), 2):
         yield f"{one} by {two}", f"{FINE} * ({first}) // max(1, {second})"
-    if "flop" in dict(operation.derived) and operation.elements:
-        yield "flop by elements", f"flop // max(1, {' + '.join(f'({text})' for text in operation.elements.values())})"
 
 
 def _differing(facts: Sequence[Fact], columns: ProblemColumns) -> tuple[Fact, ...]:
