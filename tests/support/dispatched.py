@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqtune.api.dispatching.results import CurvePoint, Dispatched, Measuring, OwnKernel, Served
+from seqtune.api.dispatching.results import CurvePoint, Dispatched, Measured, OwnKernel, Served
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.dispatch.bound import Bounds
@@ -34,7 +34,7 @@ def dispatched(goal: str = "mean") -> Dispatched:
         "if m > 2:\n    <b>1</b>\nelse:\n    0", {"rule": 0.07, "single": 0.4, "default": 0.6},
         Bounds.of(losses, np.minimum(losses, 0.02), losses < 0.1),
         (OwnKernel(shape(512), third, 1.8, True), OwnKernel(shape(3), third, 1.2, False)), (shape(2),),
-        Measuring(6, 10, 30, 20, True), (Path("out/dispatch.json"),), ("a note",))
+        Measured(6, 10, 30, 20, True), (Path("out/dispatch.json"),), ("a note",))
 
 
 def without_proof() -> Dispatched:

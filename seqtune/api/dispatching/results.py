@@ -12,8 +12,6 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.dispatch.bound import Bounds
 
-MOST_LISTED = 5  # shapes in the conclusion; `to_json` has all
-
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
@@ -65,7 +63,7 @@ class OwnKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Measuring:
+class Measured:
     """How much of the matrix of shapes and candidates was measured."""
 
     shapes: int
@@ -99,7 +97,7 @@ class Dispatched:
     bounds: Bounds | None  # None: no fresh shape was measured, and none could be held out
     deserving: tuple[OwnKernel, ...]  # the largest weighted gain first
     abstained: tuple[Problem, ...]  # given shapes for which the rule is not sure of its first member
-    measuring: Measuring
+    measuring: Measured
     files: tuple[Path, ...]  # that were written
     notes: tuple[str, ...] = ()
     dispatcher: Any = field(default=None, repr=False, compare=False)  # what `files` hold
@@ -110,22 +108,18 @@ class Dispatched:
         return len(self.served)
 
     def conclusion(self) -> str:
-        """Some lines: the kernels, their losses, the bound, the shapes that want more, and the files."""
-        shapes, point = sum(len(served.problems) for served in self.served), self.curve[-1]
-        point = next((step for step in self.curve if step.kernels == self.kernels), point)
-        lines = [f"{self.kernels} kernel{'s' * (self.kernels != 1)} for {shapes} shapes of {self.operation} on "
-                 f"{self.device}; on shapes that the rule did not learn from ({self.goal}): the rule reaches "
-                 f"{_speed(point.rule)} of the best speed, the faster of its first two {_speed(point.second)}, always "
-                 f"the fastest of them {_speed(point.oracle)}",
-                 "on the given shapes: " + ", ".join(f"{name} {_speed(loss)}" for name, loss in self.losses.items())]
+        """Some lines: the number of kernels, what they reach on given and other shapes, notes, and the files."""
+        def reached(loss: float) -> str:
+            return f"{1 - loss if self.goal == 'within' else math.exp(-loss):.3f}"
+
+        shares = "share of shapes within the slowdown" if self.goal == "within" else "share of the best speed"
+        lines = [f"{self.kernels} kernel{'s' * (self.kernels != 1)} for {self.operation} on {self.device}",
+                 f"{shares} on the given shapes: "
+                 + ", ".join(f"{name} {reached(loss)}" for name, loss in self.losses.items())]
         lines += [f"{name}: {bound.text()}" for name, bound in (self.bounds.ways() if self.bounds else {}).items()
                   if bound is not None]
-        for own in self.deserving[:MOST_LISTED]:
-            lines.append(f"{own.problem.brief()} deserves a kernel of its own: {own.gain:.2f} times as fast")
-        if self.abstained:
-            lines.append(f"the rule is not sure of {len(self.abstained)} shapes; race its first two there")
-        lines.append(f"measured {self.measuring.known} of {self.measuring.shapes * self.measuring.candidates} pairs of "
-                     f"shape and candidate, {self.measuring.measured} of them by this call")
+        lines.append(f"{len(self.deserving)} shapes deserve a kernel of their own; the rule is not sure of "
+                     f"{len(self.abstained)}")
         return "\n".join([*lines, *self.notes, *(f"written: {path}" for path in self.files)])
 
     def to_json(self) -> dict[str, Any]:
@@ -142,7 +136,3 @@ class Dispatched:
 def _configuration(configuration: Configuration) -> dict[str, Any]:
     return {"kernel": configuration.kernel, "configuration": dict(configuration.settings)}
 
-
-def _speed(loss: float) -> str:
-    """A loss as a share of the best speed."""
-    return f"{math.exp(-loss):.3f}"
