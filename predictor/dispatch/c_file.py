@@ -11,7 +11,7 @@ from seqtune.errors import ExpressionError, MisuseError
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Setting
 
-from ..c_source.expression import Words
+from ..c_source.expression import CExpression, Words
 from ..c_source.file import runtime
 from ..c_source.names import NameTable, comment, feature_kind, identifier, literal
 from ..c_source.public_names import check_prefix, with_prefix
@@ -114,47 +114,43 @@ def _source(dispatcher: Dispatcher, program: Program) -> str:
     table = NameTable(words, 0)
     reading: list[str] = []
     for feature in program.features:
-        slot = table.add(feature.name, feature_kind(feature), float(max(abs(feature.low), abs(feature.high))),
-                         never_zero=feature.number or feature.low > 0)
+        span = program.limits.get(feature.name)
+        slot = table.add(feature.name, feature_kind(feature), 0.0 if span is None else float(max(-span.low, span.high)),
+                         never_zero=feature.number or (span is not None and span.low > 0))
         given = f"shape->{identifier(feature.name)}"
         if feature.choices:
-            numbers = [words.number(choice) for choice in feature.choices]
-            reading += [f"static const unsigned char word_{slot}[] = {{{', '.join(map(str, numbers))}}};",
-                        f"if ({given} < 0 || {given} >= {len(numbers)}) return 0;",
+            numbers = ", ".join(str(words.number(choice)) for choice in feature.choices)
+            reading += [f"static const unsigned char word_{slot}[] = {{{numbers}}};",
+                        f"if ({given} < 0 || {given} >= {len(feature.choices)}) return 0;",
                         f"s->i[{slot}] = word_{slot}[{given}];"]
-        elif feature.number:
+        elif span is None:
             reading += [f"if (!({given} > 0 && {given} <= 1.7976931348623157e308)) return 0;",
                         f"s->d[{slot}] = {given};"]
         else:
-            allowed = f"{given} < {feature.low} || {given} > {feature.high}" if not feature.numbers else \
+            beyond = f"{given} < {span.low} || {given} > {span.high}" if not feature.numbers else \
                 " && ".join(f"{given} != {number}" for number in feature.numbers)
-            reading += [f"if ({allowed}) return 0;", f"s->i[{slot}] = {given};"]
+            reading += [f"if ({beyond}) return 0;", f"s->i[{slot}] = {given};"]
     for name, expression in program.sizes:
-        reading += table.assign(name, expression)
-    facts: list[str] = []
-    for number, expression in enumerate(program.facts):
-        name = f"fact {number}"
-        facts += table.assign(name, expression)
-        value = table.names[name]
-        text = f"sq_whole({value.text})" if value.kind == "d" else value.text
-        if value.wide:
-            text = f"({value.over} ? sq_whole({value.wide}) : {text})"
-        facts.append(f"fact[{number}] = {f'!{value.defined} ? -SQ_LIMIT : ' if value.defined else ''}{text};")
-    cases = [line for number, condition in enumerate(program.conditions)
-             for line in (f"case {number}:", *_indented(_returned(table, condition)))]
+        reading += table.assign(name, expression, program.most(expression))
+    facts = [line for number, expression in enumerate(program.facts)
+             for line in _fact(table, number, expression, program.most(expression))]
+    slots, cases = "int64_t *const i = s->i;", list[str]()
+    for number, condition in enumerate(program.conditions):
+        first, *rest = _returned(table, condition, program.most(condition))
+        cases += [f"case {number}: {first}", *_indented(rest)]
     functions = "\n\n".join([
-        _function("int sq_read(sq_state *s, const seqtune_shape *shape)", [*reading, "return shape && s;"]),
-        _function("void sq_facts(sq_state *s, int64_t *fact)", [*facts, "(void)s, (void)fact;"]),
+        _function("int sq_read(sq_state *s, const seqtune_shape *shape)", [slots, *reading, "return shape && i;"]),
+        _function("void sq_facts(sq_state *s, int64_t *fact)", [slots, *facts, "(void)i, (void)fact;"]),
         _function("int sq_holds(sq_state *s, int condition)", [
-            "(void)s;", "switch (condition) {", *cases, "}", "return 0;"]),
+            slots, "switch (condition) {", *cases, "}", "return !i;"]),
         _same(program)])
-    functions = _SMALL.sub(r"\1", functions)
+    functions = _SMALL.sub(r"\1", functions).replace("s->i[", "i[")
     whole = "static int64_t sq_whole(double x) {\n    return x >= 4611686018427387904.0 ? SQ_LIMIT : " \
         "x > -4611686018427387904.0 ? (int64_t)x : -SQ_LIMIT;\n}\n\n" if "sq_whole(" in functions else ""
     helpers = _used(functions)
-    slots = max(1, table.slots)
-    state = (f"typedef struct {{\n    int over, undefined, fault, holds;\n    int64_t i[{slots}];\n"
-             f"    double d[{slots}];\n    unsigned char big[{slots}], known[{slots}];\n}} sq_state;")
+    count = max(1, table.slots)
+    state = (f"typedef struct {{\n    int over, undefined, fault, holds;\n    int64_t i[{count}];\n"
+             f"    double d[{count}];\n    unsigned char big[{count}], known[{count}];\n}} sq_state;")
     includes = [*(["#include <math.h>"] if re.search(r"\b(fmod|floor|fabs|pow|ldexp)\(", helpers) else []),
                 "#include <string.h>"]
     assert UNKNOWN == -LARGEST
@@ -166,9 +162,22 @@ def _source(dispatcher: Dispatcher, program: Program) -> str:
         (Path(__file__).parent / "choose.c").read_text(encoding="utf-8")])
 
 
-def _returned(table: NameTable, condition: Expression) -> list[str]:
+def _fact(table: NameTable, number: int, expression: Expression, most: float) -> list[str]:
+    """The statements that compute a fact: a whole number, cut off at 62 bits; the least one where it is undefined."""
+    written = CExpression.of(expression, table.names, table.words, most)
+    if written.kind == "i" and not written.wide and not written.undefinable:
+        return [f"fact[{number}] = {_bare(written.text)};"]
+    lines = table.assign(f"fact {number}", expression, most)
+    value = table.names[f"fact {number}"]
+    text = f"sq_whole({value.text})" if value.kind == "d" else value.text
+    if value.wide:
+        text = f"({value.over} ? sq_whole({value.wide}) : {text})"
+    return [*lines, f"fact[{number}] = {f'!{value.defined} ? -SQ_LIMIT : ' if value.defined else ''}{text};"]
+
+
+def _returned(table: NameTable, condition: Expression, most: float) -> list[str]:
     """The statements that return whether a condition holds; a missing key or a wide shift counts as if it did not."""
-    lines = table.refuse_unless(condition, "0")
+    lines = table.refuse_unless(condition, "0", most)
     if len(lines) == 1 and "&s->fault" not in lines[0]:
         return [f"return {_bare(lines[0].removeprefix('if (!(').removesuffix(')) return 0;'))};"]
     return ["s->fault = 0;", *lines, "return !s->fault;"]

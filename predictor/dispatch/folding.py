@@ -30,6 +30,7 @@ class Folder:
     """Folds expressions; `names` holds what some of their names stand for."""
 
     names: dict[str, Folded] = field(default_factory=dict)
+    _seen: list[Bounds] = field(default_factory=list)  # of all parts of the expression that `most` looks at
 
     def put(self, constants: Mapping[str, Value]) -> None:
         """Put constants in the place of names."""
@@ -58,9 +59,16 @@ class Folder:
             texts[ast.unparse(part)] = None
         return list(map(Expression, texts))
 
+    def most(self, expression: Expression) -> float:
+        """A bound of the magnitude of all whole numbers that the evaluation computes; infinite where none is known."""
+        self._seen.clear()
+        self.fold(expression.tree)
+        return max((max(-bounds[0], bounds[1]) if bounds else math.inf for bounds in self._seen), default=0)
+
     def fold(self, node: ast.expr, truth: bool = False) -> Folded:
         """The folded node and the bounds of its value; with `truth` it only matters whether the value is true."""
         folded, bounds = self._folded(node, truth)
+        self._seen.append(bounds)
         if bounds and truth and _truth(bounds) is not None:
             return _constant(bool(_truth(bounds)))
         if bounds and bounds[0] == bounds[1] and abs(bounds[0]) <= _HUGE:
@@ -205,6 +213,8 @@ def _corners(a: tuple[float, float], b: tuple[float, float], function: Callable[
 
 def _computed(op: ast.operator, a: tuple[float, float], b: tuple[float, float]) -> Bounds:
     match op:
+        case ast.BitAnd() if a[0] >= 0 or b[0] >= 0:
+            return 0, max(a[1], b[1]) if min(a[0], b[0]) >= 0 else a[1] if a[0] >= 0 else b[1]
         case ast.Add():
             return a[0] + b[0], a[1] + b[1]
         case ast.Sub():

@@ -155,7 +155,7 @@ def python_file(dispatcher: Dispatcher) -> str:
         value = f"{feature.name} not in {feature.choices!r}" if feature.choices else \
             f"not 0 < {feature.name} < float('inf')" if feature.number else \
             f"{feature.name} not in {feature.numbers!r}" if feature.numbers else \
-            f"not ({feature.low} <= {feature.name} <= {feature.high} and int({feature.name}) == {feature.name})"
+            "not ({0.low} <= {1} <= {0.high} and int({1}) == {1})".format(program.limits[feature.name], feature.name)
         lines += [f"    if {value}:", "        return Choice(None, None, False, False)"]
     lines += [f"    {name} = _defined(lambda: {_text(expression)})" for name, expression in program.sizes]
     conditions = (f"        lambda: {_text(condition)}," for condition in program.conditions)

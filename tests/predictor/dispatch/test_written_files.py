@@ -21,6 +21,7 @@ from seqtune.kernels.registry import families
 from seqtune.predictor.dispatch.c_file import c_file
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
+from seqtune.predictor.dispatch.program import Program
 from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import Rule
 from tests.support.compiled_dispatcher import CompiledDispatcher
@@ -41,7 +42,13 @@ ODD = ("m % n == 0 or n > 4 * tile", "12 % (m - 4) >= 0 or m == 4", "{1: 1, 2: 0
 
 
 def answers(dispatcher: Dispatcher, columns: ProblemColumns) -> NDArray[np.int64]:
-    return np.column_stack([column.astype(np.int64) for column in dispatcher.choose_many(columns)])
+    """The answers of the dispatcher; none for sizes beyond the limits of files."""
+    found = np.column_stack([column.astype(np.int64) for column in dispatcher.choose_many(columns)])
+    beyond = np.zeros(len(columns), bool)
+    for name, limits in Program.of(dispatcher).limits.items():
+        beyond |= columns.values[name] > limits.high
+    found[beyond] = (-1, -1, 0, 0)
+    return found
 
 
 def shapes(dispatcher: Dispatcher, count: int) -> list[ProblemColumns]:
