@@ -113,3 +113,28 @@ def test_a_damaged_rule_is_refused(change: dict[str, Any]) -> None:
 def test_unknown_slowness_is_refused() -> None:
     with pytest.raises(MisuseError, match="every member"):
         learn_rule(np.ones((3, 1), np.int64), np.full((3, 2), np.nan), np.ones(3) / 3, Goal(), FACTS[:1])
+
+
+def test_boosted_trees_are_learned_where_one_small_tree_is_too_coarse() -> None:
+    generator = np.random.default_rng(0)
+    m, n = generator.integers(1, 1000, 600), generator.integers(1, 1000, 600)
+    values = np.stack([m, n, m * n], axis=1)
+    best = (m // 125 + n // 125) % 3  # a chequered plane
+    slowness = np.full((600, 3), 0.5)
+    slowness[np.arange(600), best] = 0.0
+    weights = np.full(600, 1 / 600)
+    rule = learn_rule(values, slowness, weights, Goal(), FACTS, bytes=6000)
+    assert len(rule.trees) > 1
+    assert rule.bytes <= 6000
+    assert "trees, of " in rule.text()
+    assert rule.to_json() == learn_rule(values, slowness, weights, Goal(), FACTS, bytes=6000).to_json()
+    scores = rule.scores(columns_of(rule, values))
+    assert slowness[np.arange(600), scores.argmin(axis=1)].mean() < 0.15
+    assert rule.is_sure(scores).mean() == pytest.approx(0.8, abs=0.05)
+
+
+def test_members_that_are_equal_everywhere_need_no_tree() -> None:
+    values, slowness, weights, _ = planted()
+    rule = learn_rule(values, np.repeat(slowness[:, :1], 2, axis=1), weights, Goal(), FACTS)
+    assert rule.trees == ()
+    assert rule.order(values[:2, :0]).tolist() == [[0, 1], [0, 1]]
