@@ -38,12 +38,14 @@ def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress
     complete = True
     for turn in range(ROUNDS):
         count = (limit(known, matrix) - cells(matrix)) // (ROUNDS - turn)
-        wanted = [] if turn else [cell for cell in first if np.isnan(matrix.seconds[cell])]
-        matrix, complete = measure_cells(known, matrix, measuring, list(dict.fromkeys(
-            [*wanted, *decisive(corrected(matrix), known.given, most, count)])))
+        wanted = dict.fromkeys([] if turn else [cell for cell in first if np.isnan(matrix.seconds[cell])])
+        wanted |= dict.fromkeys(decisive(corrected(matrix), known.given, most, count))
+        if not wanted:
+            continue
+        matrix, complete = measure_cells(known, matrix, measuring, [*wanted])
         progress(f"measuring: {cells(matrix)} of {known.given} x {len(matrix.candidates)} pairs of shape and candidate "
                  f"are known, round {turn + 1} of {ROUNDS}")
-        if not complete or not limit(known, matrix) > cells(matrix):
+        if not complete:
             break
     return corrected(matrix), complete
 

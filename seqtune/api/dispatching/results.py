@@ -6,11 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.dispatch.bound import Bounds
+
+if TYPE_CHECKING:
+    from seqtune.predictor.dispatch.dispatcher import Dispatcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class Dispatched:
     measuring: Measured
     files: tuple[Path, ...]  # that were written
     notes: tuple[str, ...] = ()
-    dispatcher: Any = field(default=None, repr=False, compare=False)  # what `files` hold
+    dispatcher: Dispatcher | None = field(default=None, repr=False, compare=False)  # what `files` hold
 
     @property
     def kernels(self) -> int:

@@ -86,6 +86,7 @@ def test_members_their_rule_and_files_come_from_few_measurements(tmp_path: Path)
     assert result.to_json()["measuring"]["complete"] is True
 
 
+@pytest.mark.slow
 def test_the_same_call_again_measures_nothing(tmp_path: Path) -> None:
     run(tmp_path, SyntheticMeasurer(), fresh=2)
     again = SyntheticMeasurer()
@@ -93,6 +94,7 @@ def test_the_same_call_again_measures_nothing(tmp_path: Path) -> None:
     assert (again.alone, again.together, result.measuring.measured) == ([], [], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), Killed()])
 def test_what_is_stopped_or_killed_loses_and_repeats_nothing(tmp_path: Path, end: BaseException) -> None:
     first, second = SyntheticMeasurer(88, end), SyntheticMeasurer()
@@ -114,6 +116,7 @@ def test_time_that_ends_early_leaves_a_result_that_says_so(tmp_path: Path) -> No
     assert any("fresh shapes" in note for note in result.notes)
 
 
+@pytest.mark.slow
 def test_fresh_shapes_are_judged_against_the_best_of_a_search(tmp_path: Path) -> None:
     result = run(tmp_path, SyntheticMeasurer(), fresh=9)
     assert result.bounds is not None
@@ -246,8 +249,9 @@ def _find_db(path: Path) -> Path:
     return path / "find.parquet"
 
 
-def test_solver_times_of_a_find_db_are_used_without_a_device(tmp_path: Path) -> None:
-    result = dispatch("convnd", data=_find_db(tmp_path), kernels=2, out=tmp_path / "out")
+@pytest.mark.parametrize("goal", ["mean", "worst", "within"])
+def test_solver_times_of_a_find_db_are_used_without_a_device(tmp_path: Path, goal: str) -> None:
+    result = dispatch("convnd", data=_find_db(tmp_path), kernels=2, goal=goal, out=tmp_path / "out")
     assert {served.member.kernel for served in result.served} == {"miopen.ConvAsm1x1U", "miopen.ConvOclDirectFwd1x1"}
     assert result.measuring.measured == 0
     assert result.losses["rule"] < result.losses["single"]
