@@ -63,8 +63,6 @@ def dispatch(
         raise MisuseError("name the shapes (--shapes FILE, SET or m=1..4096), or a data set that has some (--data)")
     if kernels != AUTO and not (kernels.isascii() and kernels.isdecimal() and int(kernels[:6]) > 0):
         raise MisuseError(f"--kernels {kernels!r:.40} is neither a number of kernels nor auto")
-    if slowdown is not None and goal not in (None, "within"):
-        raise MisuseError(f"--slowdown is for the goal within, not for {goal:.40}")
     wanted = read_shapes(operation, shapes, seed) if shapes else None
     for text in wanted.notes if wanted is not None else ():
         note(text)
