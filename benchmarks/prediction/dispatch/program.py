@@ -2,7 +2,8 @@
 
 FOLDER holds MIOpen's find-dbs. The part `sets` compares the sets of members with the best ones, at 1 to 10 members. The
 part `rules` judges rules for six members on a quarter of the problems that they did not see, beside other people's
-ways, on three splits of the problems.
+ways, on three splits of the problems. The part `validity`, which needs no FOLDER, counts invalid answers over a
+million random shapes and all corners of domains.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from benchmarks.common.report import markdown
 from .find_dbs import RULES, SETS, solver_times
 from .rules import RuleRow, rule_rows
 from .sets import set_rows
+from .validity import TARGETS, ValidityRow, validity_row
 
 SPLITS = 3
-PARTS = ("sets", "rules")
+PARTS = ("sets", "rules", "validity")
 
 
 def set_part(folder: Path) -> Iterator[tuple[str, str, Any]]:
@@ -48,15 +50,24 @@ def rule_part(folder: Path) -> Iterator[tuple[str, str, Any]]:
             for method, *shares in means]), [[asdict(row) for row in rows] for rows in splits]
 
 
+def validity_part(_: Path) -> Iterator[tuple[str, str, Any]]:
+    """The title, the table and the JSON of the counts of invalid answers."""
+    rows = list(map(validity_row, TARGETS))
+    yield "Validity", markdown([field.name for field in fields(ValidityRow)],
+                               [list(map(str, astuple(row))) for row in rows]), list(map(asdict, rows))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
-    parser.add_argument("--miopen", type=Path, required=True, help="a folder with MIOpen's find-dbs")
-    parser.add_argument("--parts", type=several(PARTS), default=PARTS, help="sets, rules or both, with a comma")
+    parser.add_argument("--miopen", type=Path, help="a folder with MIOpen's find-dbs")
+    parser.add_argument("--parts", type=several(PARTS), default=PARTS, help="of sets, rules and validity, with commas")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     given = parser.parse_args(arguments)
+    if given.miopen is None and set(given.parts) != {"validity"}:
+        parser.error("the parts sets and rules need --miopen FOLDER")
     results: dict[str, Any] = {}
-    for name, part in (("sets", set_part), ("rules", rule_part)):
+    for name, part in (("sets", set_part), ("rules", rule_part), ("validity", validity_part)):
         for title, table, content in part(given.miopen) if name in given.parts else ():
             results[title] = content
             if not given.json:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.prediction.dispatch.find_dbs import Part, solver_times
 from benchmarks.prediction.dispatch.rules import rule_rows
 from benchmarks.prediction.dispatch.sets import best_set, greedy_set, set_rows, swapped
+from benchmarks.prediction.dispatch.validity import ValidityRow, validity_row
 from seqtune.errors import MisuseError
 from seqtune.kernels.task import Floats
 from tests.support.installation.optional import skip_without
@@ -71,3 +72,8 @@ def test_the_rows_of_a_planted_find_db(tmp_path: Path) -> None:
     assert ours.first == pytest.approx(1.0, abs=0.02)
     assert ours.two == ours.oracle == pytest.approx(1.0)
     assert 0 < ours.bytes < 2000
+
+
+def test_no_answer_for_a_strangers_kernels_is_invalid() -> None:
+    row = validity_row("a stranger's library", shapes=2000)
+    assert row == ValidityRow("a stranger's library", 2008, 0, 0, row.none)

@@ -85,12 +85,22 @@ def module(dispatcher: Dispatcher) -> dict[str, Any]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", [*DOMAINS, "odd"])
+@pytest.mark.parametrize("name", ["gemm", *(pytest.param(name, marks=pytest.mark.slow)
+                                           for name in ("conv2d", "attention", "odd"))])
 def test_the_c_file_answers_as_the_dispatcher(name: str, tmp_path: Path) -> None:
     dispatcher = made(name)
     compiled = CompiledDispatcher(dispatcher, tmp_path)
     for columns in shapes(dispatcher, 2000):
         assert compiled.choose_many(columns).tolist() == answers(dispatcher, columns).tolist()
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_the_c_file_answers_as_the_dispatcher_for_many_shapes(tmp_path: Path) -> None:
+    dispatcher = made("gemm")
+    columns = dispatcher.domain.sample(100_000, np.random.default_rng(1))
+    compiled = CompiledDispatcher(dispatcher, tmp_path).choose_many(columns)
+    assert (compiled == answers(dispatcher, columns)).all()
 
 
 @pytest.mark.parametrize("name", [*DOMAINS, "odd"])
