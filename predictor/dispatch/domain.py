@@ -30,7 +30,7 @@ from .folding import Folder
 MOST_TEXTS = 200  # ranges and constraints
 MOST_LISTED = 1000  # values of one feature
 LARGEST_GRID = 1 << 18  # shapes over which a condition is proved one by one; a tenth of a second
-TRIES = 60  # draws for each fresh shape
+TRIES = 600  # draws for one fresh shape
 TIED = 16  # from which size on two equal sizes of a shape are hardly equal by chance
 LARGEST_STEP = 64  # of which a fresh size is a multiple, if those between which it lies are
 BATCH = 4096  # corners that are checked together
@@ -164,8 +164,10 @@ class Domain:
         """
         chances = None if weights is None else np.asarray(weights) / np.sum(weights)
         known, fresh = set(near), dict[Problem, None]()
-        for attempt in range(TRIES * count if near else 0):
-            spread = SPREAD * 4 ** (2 * attempt / (TRIES * count))  # wider where the neighbourhood is small
+        idle = 0  # draws since the latest fresh problem
+        while self.varying and near and len(fresh) < count and idle < TRIES:
+            idle += 1
+            spread = SPREAD * 4 ** (2 * idle / TRIES)  # wider where the neighbourhood is small
             first, second = (near[index] for index in generator.choice(len(near), 2, p=chances))
             values = self._between(dict(first.features), dict(second.features), spread, generator)
             try:
@@ -173,9 +175,7 @@ class Domain:
             except MisuseError:
                 continue
             if problem not in known and problem not in fresh and self.contains(ProblemColumns.of([problem]))[0]:
-                fresh[problem] = None
-                if len(fresh) == count:
-                    break
+                fresh[problem], idle = None, 0
         return list(fresh)
 
     def _between(self, first: dict[str, Value], second: dict[str, Value], spread: float,
@@ -248,20 +248,22 @@ class Domain:
 
         It is found by intervals, or for few combinations of values by trying all.
         """
-        folder, left = self._folder, list[Expression]()
+        left: list[Expression] = []
         for condition in conditions:
-            parts = folder.condition(condition)
-            if parts is None:
+            parts = self._folder.condition(condition)
+            verdicts = [] if parts is None else [self._tried([part]) for part in parts]
+            if parts is None or False in verdicts:
                 return False
-            left += parts
-        if not left:
-            return True
-        grid = self._grid({name for condition in left for name in condition.names})
+            left += [part for part, verdict in zip(parts, verdicts, strict=True) if verdict is None]
+        return self._tried(left) if left else True
+
+    def _tried(self, conditions: Sequence[Expression]) -> bool | None:
+        """What `decide` says, found by trying all combinations."""
+        grid = self._grid({name for condition in conditions for name in condition.names})
         if grid is None:
             return None
-        values, inside = grid
-        holds = holding(left, values, inside)
-        return True if holds[inside].all() else None if holds.any() else False
+        holds = holding(conditions, *grid)
+        return True if holds[grid[1]].all() else None if holds.any() else False
 
     def _grid(self, names: set[str]) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]] | None:
         """All combinations of the features that these names depend on, and which of them may be in the domain.

@@ -120,6 +120,14 @@ def test_conditions_are_decided_for_a_whole_domain(condition: str, verdict: bool
     assert domain.decide([Expression(condition)]) is verdict
 
 
+def test_conditions_on_different_features_are_decided_one_by_one() -> None:
+    domain = Domain.parse(GEMM, ["m=1..4096", "n=1..4096", "k=1..4096"])  # too many shapes to try all
+    each = [Expression(f"{name} % 2 == 0 or {name} % 2 == 1") for name in "mnk"]
+    assert domain.decide(each) is True
+    assert domain.decide([*each, Expression("m % 5000 == m - 1")]) is False
+    assert domain.decide([*each, Expression("m * n % 2 == 0")]) is None
+
+
 def test_rules_and_constraints_help_to_decide() -> None:
     domain = Domain.parse(operation("conv2d"), ["c=64", "h=1..64", "w=9", "k=64", "r=1..5", "s=3", "h > 8"])
     assert domain.decide([Expression("out_h >= 1")]) is True
