@@ -24,7 +24,7 @@ from .tree import DIGITS, Tree, Whole, digits, leaf_digits, leaves_of, numbers_o
 
 MOST_MEMBERS, MOST_FACTS, LONGEST_RULE = 64, 1000, 10_000
 MOST_TESTS = DIGITS**2  # of which two digits hold the number
-ROOM = 13_500  # bytes of a rule, so that a file of C has at most 20,000 of them
+ROOM = 13_300  # bytes of a rule, so that a file of C has at most 20,000 of them
 FOLDS = 3  # of the shapes, to find out whether boosted trees are better than a single one
 MANY = 4000  # shapes from which on they are
 LEAST_GAIN = 0.002  # of the goal's loss, for which a rule may be larger

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 from seqtune.errors import is_installed
 from seqtune.kernels.task import Floats
+from seqtune.predictor.dispatch.c_file import c_file
+from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import fact_columns, facts_of
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.matrix import WORST
@@ -45,7 +48,7 @@ class RuleRow:
     sure: float
     guarded: float
     guarded_two: float
-    bytes: int  # of the rule in a file; 0: not counted
+    bytes: int  # of the source in C with all members and the rule; 0: there is none
 
 
 def rule_rows(times: SolverTimes, seed: int) -> list[RuleRow]:
@@ -57,7 +60,10 @@ def rule_rows(times: SolverTimes, seed: int) -> list[RuleRow]:
     members = greedy_set(slowness[fit], MEMBERS)
     own = slowness[:, members]
     rule, values = learned(times, own, members, fit)
-    rows = [_row("seqtune's rule", own[test], rule.scores(values[test]), rule.bytes),
+    dispatcher = Dispatcher.of([times.matrix.candidates[each] for each in members], {}, None, rule,
+                               Domain.of_shapes(times.matrix.problems))
+    size = len(c_file(dispatcher, "solvers")[1])
+    rows = [_row("seqtune's rule", own[test], rule.scores(values[test]), size),
             _row("one solver", own[test], np.tile(own[fit].mean(axis=0), (len(test), 1)))]
     if not is_installed("sklearn"):
         return rows
