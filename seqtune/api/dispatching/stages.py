@@ -48,6 +48,7 @@ MOST_KERNELS = 10  # that the curve shows: with 8, sets lose under 1 % in all pu
 WORTH = 0.1  # log of the gain from which on a shape deserves a kernel of its own
 PROOF = 0.5  # share of the time that is kept for the bound
 LEARNING = 10  # shapes for each of which one is searched, where no checkpoint answers
+LEARNING_TIME = 0.4  # share of the time for the matrix that these searches take at most
 SAMPLE = 1000  # random shapes of the domain, of which some must have a valid candidate
 FURTHER = 100  # other shapes of the domain, like the given ones, from which the rule learns what is expected
 PROBES = 12  # corners, and random shapes, of the domain for which a fallback must be valid before it is proved
@@ -337,8 +338,9 @@ def _search_some(question: Question, known: Known, measuring: Measuring) -> None
     count, weights = max(2, known.given // LEARNING), known.weights[:known.given]
     rows = np.random.default_rng(question.seed).choice(known.given, min(count, known.given), replace=False,
                                                        p=weights / weights.sum())
-    for number, row in enumerate(rows.tolist(), 1):
-        task, left = known.tasks[row].task, measuring.deadline.left
+    deadline = measuring.deadline.part(LEARNING_TIME)
+    for number, row in enumerate(rows.tolist()):
+        task, left = known.tasks[row].task, deadline.left / (len(rows) - number)
         try:
             result = tune(task, measuring.journal, measuring.measurer,
                           Budget(TRIALS, None if math.isinf(left) else left),
@@ -347,7 +349,7 @@ def _search_some(question: Question, known: Known, measuring: Measuring) -> None
             break
         measuring.measured += result.done - result.resumed
         known.tasks[row] = replace(known.tasks[row], seconds=measuring.seconds(task, own=False))
-        question.progress(f"learning: {result.done} trials of {task.problem.brief()}, shape {number} of {count}")
+        question.progress(f"learning: {result.done} trials of {task.problem.brief()}, {number + 1} of {len(rows)}")
     known.learn()
 
 
