@@ -224,12 +224,13 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
     question.progress(f"members: {_curve_text(question, chosen)}")
     chosen, notes = never_below(chooser, chosen, defaults[rest].tolist())
     dispatcher, losses = chooser.dispatcher(chosen), Losses()
+    answers = dispatcher.choose_many(ProblemColumns.of(matrix.problems))
     for row in held.tolist():
-        choice = dispatcher.choose(matrix.problems[row])
-        seconds = [math.inf if each is None else float(matrix.seconds[row, chosen.members[each]])
-                   for each in (choice.member, choice.second)]
+        first, second, sure = (column[row].item() for column in answers[:3])
+        seconds = [math.inf if each < 0 else float(matrix.seconds[row, chosen.members[each]])
+                   for each in (first, second)]
         if not any(map(math.isnan, seconds)) and math.isfinite(best[row]):
-            losses.add(seconds, float(best[row]), choice.sure)
+            losses.add(seconds, float(best[row]), sure)
     if len(losses.first) < len(held):
         notes.append(f"of {len(held)} held-out shapes for the bound, {len(losses.first)} have the times that it needs")
     return finish(chooser, chosen, dispatcher, losses, defaults[rest].tolist(), Measured(
