@@ -53,6 +53,9 @@ PROGRAMS: Mapping[str, Program] = {
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
                               "miopen_paper", figure=True),
 
+    "dispatch": Program("benchmarks.prediction.dispatch.program:main",
+                        "judge a few kernels for all shapes, and the rule that chooses among them"),
+
     "layers": Program("benchmarks.kernels.layers:main", "compare our kernels with others', layer by layer", {
         "layers": "benchmarks.kernels.layers_page:page"}, {"layers": "benchmarks.kernels.layers_page:draw"}),
 

@@ -1,7 +1,7 @@
 """Predictors: what proposes configurations without measuring, and which of them answers where nobody is named.
 
-A predictor is a checkpoint, or one of UNTRAINED, which needs none: a class that extends `UntrainedPredictor`, and a
-line in that table.
+A predictor is a checkpoint, the file of a dispatcher, or one of UNTRAINED, which needs no file: a class that extends
+`UntrainedPredictor`, and a line in that table.
 """
 
 from __future__ import annotations
@@ -110,7 +110,12 @@ def _loaded(folder: str, stamps: tuple[tuple[str, int], ...]) -> Checkpoint:
 
 
 def named_predictor(name: str | Path) -> TaskPredictor:
-    """The predictor of a name in UNTRAINED, or a checkpoint. Raises CheckpointError."""
+    """The predictor of a name in UNTRAINED, of a dispatcher's file (`.json`), or a checkpoint. Raises CheckpointError.
+    """
+    if isinstance(name, str | Path) and Path(name).suffix.lower() == ".json":
+        from .dispatch.predictor import dispatched_predictor
+
+        return dispatched_predictor(name)
     return untrained_predictor(str(name)) if name in UNTRAINED else cached_checkpoint(name)
 
 

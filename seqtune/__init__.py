@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         calibrate,
         collect,
         devices,
+        dispatch,
         evaluate,
         export,
         export_c,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "BuiltKernel", "Configuration", "Device", "Prediction", "Problem", "SeqtuneError", "__version__",
-    "build", "calibrate", "collect", "devices", "evaluate", "export", "export_c", "predict", "replay", "report",
-    "retrain", "serve_files", "train", "tune", "use_library",
+    "build", "calibrate", "collect", "devices", "dispatch", "evaluate", "export", "export_c", "predict", "replay",
+    "report", "retrain", "serve_files", "train", "tune", "use_library",
 ]
 
 _REFERENCES = {
@@ -57,8 +58,8 @@ _REFERENCES = {
     "report": "seqtune.reporting.report:report",
     "use_library": "seqtune.api.library:use_library",
     **{name: f"seqtune.api:{name}" for name in (
-        "Answer", "Prediction", "build", "calibrate", "collect", "devices", "evaluate", "export", "export_c",
-        "predict", "replay", "retrain", "serve_files", "train", "tune")},
+        "Answer", "Prediction", "build", "calibrate", "collect", "devices", "dispatch", "evaluate", "export",
+        "export_c", "predict", "replay", "retrain", "serve_files", "train", "tune")},
 }
 
 _FORMER = {"Candidate": "Answer"}  # names of 0.2.0, which work for one more minor version

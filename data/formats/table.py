@@ -57,8 +57,8 @@ _SERVED = (
     FormatOption("triton_version", Kind.TEXT, "The server's version of Triton."),
     FormatOption("tokens", Kind.NUMBERS, "Numbers of tokens to tune for.  [default: 1 to 4096, as their own tuners]",
                  None, "1,2,4,..."),
-    FormatOption("checkpoint", Kind.TEXT, "The predictor.  [default: the one that answers for the GPU]", None,
-                 "FOLDER_OR_NAME"),
+    FormatOption("checkpoint", Kind.TEXT, "The predictor, or the JSON file of a dispatch.  [default: the one that "
+                 "answers for the GPU]", None, "FOLDER_OR_NAME"),
     FormatOption("min_confidence", Kind.SHARE, "Leave out files with a prediction that is not expected to reach this "
                  "share of the best speed (0.8).", None, "SHARE"))
 _HERE = "seqtune.data.formats"

@@ -35,8 +35,8 @@ PUBLIC = {
         "remembered", "run", "machine_state", "stop_request", "strategies", "task_verdict"),
     "predictor": (
         "answering", "c_source", "candidate", "checkpoint", "checkpoint_folder", "confidence",
-        "correction", "labels", "learning", "learning/tasks", "predictors", "pretrained", "sequence", "training",
-        "translator", "trees"),
+        "correction", "dispatch", "labels", "learning", "learning/tasks", "predictors", "pretrained", "sequence",
+        "training", "translator", "trees"),
     "networks": (
         "capture", "compiled", "compiler", "explanation", "nodes", "optimized", "parts",
         "peer_comparison", "peer_graph", "plan", "program", "selection"),

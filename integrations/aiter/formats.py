@@ -28,7 +28,8 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Setting
 from seqtune.kernels.problem import Problem
 
-from .kernels.table import BACKEND, PRODUCTS, family_of, settings_of
+from .kernels.product import kind_of, problem_of, whole
+from .kernels.table import BACKEND, family_of, settings_of
 
 LARGEST_FILE = 50_000_000  # bytes; the largest one of aiter has 1.5 million
 MOST_ROWS = 1_000_000
@@ -37,15 +38,7 @@ NEEDED = ("compute_units", "m", "n", "k", "split_k", "kernel_name")
 TIME = "microseconds"
 _COLUMNS = {"cu_num": "compute_units", "splitk": "split_k", "kernelname": "kernel_name", "b": "batch", "us": TIME}
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
-_KINDS = (  # in file names; the first that is contained counts
-    ("a4w4_blockscale", "a4w4_blockscale"), ("a8w8_blockscale_bpreshuffle", "a8w8_blockscale_bpreshuffle"),
-    ("a8w8_blockscale", "a8w8_blockscale"), ("a8w8_bpreshuffle", "a8w8_bpreshuffle"),
-    ("a8w8_tuned_batched", "a8w8_batched"), ("a8w8_tuned_gemm", "a8w8"), ("bf16_tuned_batched", "bf16_batched"),
-    ("bf16_tuned_gemm", "bf16"))
-_TYPES = {"int8": "int8", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8", "bfloat16": "bf16", "float16": "fp16",
-          "float32": "fp32"}
 _ARCHITECTURES = {80: "gfx942", 304: "gfx942", 256: "gfx950"}  # of older files, which tell the compute units alone
-_FLAGS = {"True": "yes", "False": "no", "1": "yes", "0": "no", "": "no"}
 
 _Row = Mapping[str, str]
 
@@ -125,17 +118,13 @@ def _names(path: Path, written: Sequence[str]) -> list[str]:
 
 def _choice(row: _Row, skipped: Counter[str]) -> _Choice | None:
     """The choice of a row; None, with the reason counted, if it is not understood."""
-    kind = next((kind for part, kind in _KINDS if part in row["file"]), None)
     try:
-        if kind is None:
-            raise FormatError("the file's name tells no kind of product (a8w8_blockscale_tuned_gemm.csv)")
-        units = _whole(row, "compute_units")
+        kind = kind_of(row["file"])
+        units = whole(row, "compute_units")
         architecture = row.get("gfx") or _ARCHITECTURES.get(units, "unknown")
         device = _gpu(architecture, units)
-        problem = _problem(kind, _whole(row, "m"), _whole(row, "n"), _whole(row, "k"), _whole(row, "batch", "1"),
-                           row.get("q_dtype_w", ""), row.get("bias", ""), row.get("bpreshuffle", ""),
-                           row.get("outdtype", ""))
-        settings = settings_of(row["kernel_name"], _whole(row, "split_k"))
+        problem = problem_of(row["file"], row)
+        settings = settings_of(row["kernel_name"], whole(row, "split_k"))
         return _Choice(device, problem, kind, settings, _time(row))
     except (FormatError, ProblemError) as error:
         skipped[str(error).partition(" (found")[0][:160]] += 1
@@ -153,13 +142,6 @@ def _time(row: _Row) -> float:
     return time
 
 
-def _whole(row: _Row, name: str, default: str = "") -> int:
-    text = row.get(name, default)
-    if not re.fullmatch(r"[0-9]{1,9}(?:\.0)?", text, re.ASCII):
-        raise FormatError(f"{name} is not a whole number")
-    return int(text.removesuffix(".0"))
-
-
 @cache
 def _gpu(architecture: str, units: int) -> Device:
     """The GPU of this architecture and size. Raises FormatError."""
@@ -167,32 +149,3 @@ def _gpu(architecture: str, units: int) -> Device:
     if device is None:
         raise FormatError(f"no facts are known here of a {architecture[:20]} with {units} compute units")
     return device
-
-
-@cache
-def _problem(kind: str, m: int, n: int, k: int, batch: int, dtype: str, bias: str, shuffled: str,
-             out_dtype: str) -> Problem:
-    """The problem of a row. Raises ProblemError."""
-    product = PRODUCTS[kind]
-    features: dict[str, str | int | None] = {**product.features}
-    if "dtype" not in features:
-        features["dtype"] = features["weight_dtype"] = _type(dtype or "int8")
-    if product.whole_scale:
-        features["scale_k"] = k
-    if "shuffled" not in features:
-        features["shuffled"] = _flag("bpreshuffle", shuffled)
-    return Problem.make("quantized_gemm", m=m, n=n, k=k, batch=batch, bias=_flag("bias", bias),
-                        out_dtype=_type(out_dtype) if out_dtype else None, **features)
-
-
-def _type(word: str) -> str:
-    name = word.removeprefix("torch.")
-    if name not in _TYPES:
-        raise ProblemError(f"the element type {word[:30]!r} is not known here")
-    return _TYPES[name]
-
-
-def _flag(name: str, word: str) -> str:
-    if word not in _FLAGS:
-        raise ProblemError(f"{name}={word[:20]!r} is neither True nor False")
-    return _FLAGS[word]

@@ -34,7 +34,7 @@ from .formats import ELEMENT
 if TYPE_CHECKING:
     from seqtune.kernels.operations.feature import Value
 
-__all__ = ["Autotuner", "autotuner", "seed_configs"]
+__all__ = ["Autotuner", "aot_file", "autotuner", "seed_configs"]
 
 Describe = Callable[..., Mapping[str, "Value"]]  # the features of a problem, from the arguments of a kernel
 # What is read of Helion's ConfigSpec.
@@ -73,6 +73,48 @@ def seed_configs(kernel: Any, arguments: Sequence[object], count: int = 4, *,
         raise MisuseError(f"kernel={shown(kernel)} is no kernel of Helion")
     asked = Autotuner(*_checked(declaration, problem), Asking(device, checkpoint))
     return asked.configs(kernel.bind(tuple(arguments)), arguments, count)
+
+
+def aot_file(dispatcher: str | Path, function: str, **features: str) -> str:
+    """The text of the file from which a kernel of `helion.aot_kernel` takes its configuration for a shape.
+
+    Helion looks for it as `heuristic_FUNCTION.py` in the folder HELION_HEURISTIC_DIR, or beside the kernel's file FILE
+    as `_helion_aot_FILE_cuda_sm90.py`. `dispatcher` is the JSON file of a dispatch whose kernel is triton.gemm, with
+    blocks in the order rows, columns, depth, or is declared with Helion's names. `features` give those that vary in the
+    domain, in Python over the kernel's `args`: `m="args[0].shape[0]"`. For a shape without a valid member Helion takes
+    its default. Raises MisuseError.
+    """
+    from seqtune.predictor.dispatch.dispatcher import Dispatcher
+    from seqtune.predictor.dispatch.python_file import python_file
+
+    chosen = Dispatcher.load(dispatcher)
+    varying = [feature.name for feature in chosen.domain.varying]
+    if not function.isidentifier() or set(varying) != set(features):
+        raise MisuseError(f"name the kernel's function and give {', '.join(varying)} by its args, as in "
+                          f"m='args[0].shape[0]' (found {function!r:.40} with {', '.join(features) or 'none'})")
+    configs = "".join(f"        {_helion_names(member)!r},\n" for member in chosen.members)
+    given = "".join(f"        {name}={text},\n" for name, text in features.items())
+    return (f"{python_file(chosen)}\n\ndef key_{function}(*args):\n    member = choose(\n{given}    ).member\n"
+            f"    return -1 if member is None else member\n\n\ndef autotune_{function}(*args):\n    _C = [\n{configs}"
+            f"    ]\n    number = key_{function}(*args)\n    if number < 0:\n"
+            "        raise LookupError(\"no configuration is valid for this shape\")  # Helion takes its default\n"
+            "    return _C[number]\n")
+
+
+def _helion_names(member: Configuration) -> dict[str, Any]:
+    """The settings of a member as Helion's configuration writes them. Raises MisuseError."""
+    names = {"BLOCK_M": "block_sizes_0", "BLOCK_N": "block_sizes_1", "BLOCK_K": "block_sizes_2",
+             "GROUP_M": "l2_groupings_0"} if member.kernel == "triton.gemm" else {}
+    config: dict[str, Any] = {}
+    for name, value in sorted((names.get(name, name), value) for name, value in member.settings):
+        element = ELEMENT.fullmatch(name)
+        if name == "SPLIT_K" and value != 1:
+            raise MisuseError(f"{member.kernel} {member.brief()} splits k, which Helion's kernel does not")
+        if element is not None:
+            config.setdefault(element["key"], []).append(value)
+        elif name != "SPLIT_K" and not (names and name in AMD_ONLY and value in (0, 1)):
+            config[name] = value
+    return config
 
 
 def _checked(kernel: Kernel | str | Path | None, problem: Describe | None) -> tuple[Kernel | None, Describe | None]:

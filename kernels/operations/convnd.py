@@ -101,6 +101,8 @@ class ConvNd(Operation):
         (Expression("out_d >= 1 and out_h >= 1 and out_w >= 1"), "the filter is larger than the padded input"),
         (Expression("x_h >= 1 and x_w >= 1"), "no input has so small an output"),
     )
+    elements = {"the input": "n * c * d * x_h * x_w", "the filter": "k * (c // groups) * t * r * s",  # noqa: RUF012
+                "the output": "n * k * out_d * out_h * out_w"}
     sentence = {position: {name: Expression(text) for name, text in facts.items()}  # noqa: RUF012
                 for position, facts in _SENTENCE.items()}
     shorthands = {"pad": ("pad_h", "pad_w"), "stride": ("stride_h", "stride_w"),  # noqa: RUF012

@@ -8,11 +8,13 @@ problems; `problem_set` reads a named network or a file.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from itertools import starmap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,7 @@ class ProblemLine:
     problem: Problem
     number: int  # of its line, or in a named set of the problem, from 1
     labels: Mapping[str, str] = field(default_factory=dict)  # by the names of their columns
+    weight: float = 1.0  # how much it counts: as its row or its file says; NaN: what the row says is no weight
 
 
 def read_problems(path: str | Path) -> list[Problem]:
@@ -180,33 +183,47 @@ def read_problems(path: str | Path) -> list[Problem]:
 
 
 def read_lines(path: str | Path) -> list[ProblemLine]:
-    """Read the lines of a file of problems: of equal problems with equal labels the first.
+    """Read the lines of a file of problems: of equal problems with equal labels the first. Raises as `every_line`."""
+    lines: dict[object, ProblemLine] = {}
+    for line in every_line(path):
+        lines.setdefault((line.problem, *line.labels.items()), line)
+        _bound(path, lines)
+    return list(lines.values())
 
-    A `.csv` file is a table of problems (`problem_table`), an `.onnx` file a model, whose problems are numbered. In
-    other files each line is a problem that `parse_problem` reads; # begins a comment. Raises FormatError, and for a
-    model what `read_onnx` raises.
+
+def every_line(path: str | Path, kind: str | None = None) -> Iterator[ProblemLine]:
+    """Read the lines of a file of problems, also those that repeat a problem.
+
+    A `.csv` file is a table of problems (`problem_table`), an `.onnx` file a model, whose problems are numbered; their
+    weights are how often the model solves them. In other files each line is a problem that `parse_problem` reads; #
+    begins a comment. `kind` is the operation of tables that name none; None: the names of their columns tell it. Raises
+    FormatError, and for a model what `read_onnx` raises.
     """
     path = Path(path)
     if path.suffix.lower() == ".onnx":
-        return _model_lines(path)
+        yield from _model_lines(path)
+        return
     content = read_bounded(path, LARGEST_FILE, "; split it")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FormatError(f"{path} is not UTF-8 text (byte {error.start})") from None
-    lines = _read_table(path, text) if path.suffix.lower() == ".csv" else parse_lines(path, text)
-    if not lines:
+    line = None
+    for line in _table_lines(path, text, kind) if path.suffix.lower() == ".csv" else _text_lines(path, text):
+        yield line
+    if line is None:
         raise FormatError(f"{path} holds no problem")
-    return lines
 
 
 def _model_lines(path: Path) -> list[ProblemLine]:
     from .from_onnx import read_onnx  # it needs `onnx`
 
-    problems = dict.fromkeys(node.problem for node in read_onnx(path).nodes)
-    if not problems:
+    counts: Counter[Problem] = Counter()
+    for node in read_onnx(path).nodes:
+        counts[node.problem] += node.count
+    if not counts:
         raise FormatError(f"{path} has no convolution or matrix product that a problem describes")
-    return [ProblemLine(problem, number) for number, problem in enumerate(problems, 1)]
+    return [ProblemLine(problem, number, weight=count) for number, (problem, count) in enumerate(counts.items(), 1)]
 
 
 def parse_lines(path: str | Path, text: str) -> list[ProblemLine]:
@@ -214,31 +231,48 @@ def parse_lines(path: str | Path, text: str) -> list[ProblemLine]:
 
     Raises FormatError, which names the line and the path that the text comes from.
     """
-    problems: dict[Problem, int] = {}
+    lines: dict[Problem, ProblemLine] = {}
+    for line in _text_lines(path, text):
+        lines.setdefault(line.problem, line)
+        _bound(path, lines)
+    return list(lines.values())
+
+
+def _text_lines(path: str | Path, text: str) -> Iterator[ProblemLine]:
+    """The problems of a text with one on each line. Raises FormatError, which names the line."""
+    known: dict[str, Problem] = {}  # logs repeat their lines
     for number, line in enumerate(text.splitlines(), 1):
         form = line.strip()
         if not form or form.startswith("#"):
             continue
         try:
-            problems.setdefault(parse_problem(form if form.startswith("{") else form.split(" #")[0]), number)
+            if form not in known:
+                known[form] = parse_problem(form if form.startswith("{") else form.split(" #")[0])
         except ProblemError as error:
             raise FormatError(f"{path}:{number}: {error}") from None
-        _bound(path, problems)
-    return list(starmap(ProblemLine, problems.items()))
+        yield ProblemLine(known[form], number)
 
 
-def _read_table(path: Path, text: str) -> list[ProblemLine]:
+def _table_lines(path: Path, text: str, kind: str | None) -> Iterator[ProblemLine]:
+    """The problems of a table, a row each. Raises FormatError, which names the line."""
     from .problem_table import table_rows
 
-    lines: dict[object, ProblemLine] = {}
-    for row in table_rows(path, text):
+    for row in table_rows(path, text, kind):
         try:
-            problem = make_problem(row.type, row.features)
+            problem = make_problem(row.type or kind, row.features)
         except ProblemError as error:
             raise FormatError(f"{path}:{row.number}: {error}") from None
-        lines.setdefault((problem, *row.labels.items()), ProblemLine(problem, row.number, row.labels))
-        _bound(path, lines)
-    return list(lines.values())
+        yield ProblemLine(problem, row.number, row.labels, 1.0 if row.weight is None else _weight(row.weight))
+
+
+def _weight(cell: str) -> float:
+    """The number in a cell, which may be in per cent; NaN if it is none, or less than 0."""
+    text, percent = cell.removesuffix("%").strip(), cell.endswith("%")
+    try:
+        weight = float(text.replace(",", ".")) / (100 if percent else 1)
+    except ValueError:
+        return math.nan
+    return weight if 0 <= weight < math.inf else math.nan
 
 
 def _problems(lines: Iterable[ProblemLine]) -> list[Problem]:
@@ -261,6 +295,15 @@ def numbered_set(name_or_path: str | Path) -> list[ProblemLine]:
 
     Raises ProblemError if there is no such network and no such file, and what `read_lines` raises.
     """
+    return list(_set_lines(name_or_path, read_lines))
+
+
+def weighed_set(name_or_path: str | Path, kind: str) -> Iterable[ProblemLine]:
+    """As `numbered_set`, with every line of a file; `kind` is the operation of tables that name none."""
+    return _set_lines(name_or_path, partial(every_line, kind=kind))
+
+
+def _set_lines(name_or_path: str | Path, read: Callable[[str | Path], Iterable[ProblemLine]]) -> Iterable[ProblemLine]:
     name, _, batch = str(name_or_path).partition(":")
     if name.lower() in NETWORKS:
         if batch and not re.fullmatch(r"[1-9][0-9]{0,4}", batch):
@@ -273,4 +316,4 @@ def numbered_set(name_or_path: str | Path) -> list[ProblemLine]:
     if not exists:
         text = str(name_or_path)[:200]
         raise ProblemError(f"no problem set and no file {text!r}; the sets are {', '.join(NETWORKS)}")
-    return read_lines(name_or_path)
+    return read(name_or_path)

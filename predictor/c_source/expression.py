@@ -69,10 +69,13 @@ class CExpression:
         return _UNDEFINED in self.text
 
     @classmethod
-    def of(cls, expression: Expression, names: Names, words: Words) -> CExpression:
-        """Write an expression over these names. Raises ExpressionError if C has no such expression."""
+    def of(cls, expression: Expression, names: Names, words: Words, most: float = math.inf) -> CExpression:
+        """Write an expression over these names. Raises ExpressionError if C has no such expression.
+
+        `most` is a bound of the whole numbers that it computes, where the caller knows a better one.
+        """
         tree = ast.parse(expression.text, mode="eval").body
-        bound = expression.bound({name: names[name].bound for name in expression.names if name in names})
+        bound = min(most, expression.bound({name: names[name].bound for name in expression.names if name in names}))
         safe = bound < SAFE_BOUND and not any(names[name].wide for name in expression.names if name in names)
         text, kind = _Writer(expression.text, names, words, "plain" if safe else "checked").value(tree)
         wide = "" if safe else _Writer(expression.text, names, words, "wide").value(tree)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -77,12 +78,12 @@ class NameTable:
                                  never_zero, f"s->known[{slot}]" if undefinable else "")
         return slot
 
-    def assign(self, name: str, expression: Expression) -> list[str]:
+    def assign(self, name: str, expression: Expression, most: float = math.inf) -> list[str]:
         """The statements that compute a named value; the name gets a slot. Raises ExpressionError.
 
-        They say whether it is known, where it may be undefined.
+        They say whether it is known, where it may be undefined. `most` is that of `CExpression.of`.
         """
-        written = CExpression.of(expression, self.names, self.words)
+        written = CExpression.of(expression, self.names, self.words, most)
         slot = self.add(name, written.kind, written.bound, bool(written.wide) and written.kind == "i",
                         undefinable=written.undefinable)
         lines = self._assigned(written, name, slot)
@@ -103,9 +104,9 @@ class NameTable:
         kept = f"if (s->over) {target} = {_cast(written)}{written.wide};"
         return ["s->over = 0;", f"{target} = {written.text};", *anew, kept]
 
-    def refuse_unless(self, expression: Expression, refusal: str) -> list[str]:
+    def refuse_unless(self, expression: Expression, refusal: str, most: float = math.inf) -> list[str]:
         """The statements that leave a function with `refusal` unless a condition holds. Raises ExpressionError."""
-        written = CExpression.of(expression, self.names, self.words)
+        written = CExpression.of(expression, self.names, self.words, most)
         if not written.wide and not written.undefinable:
             return [f"if (!({written.text})) return {refusal};"]
         lines = ["s->over = s->undefined = 0;", f"s->holds = ({written.text}) != 0;"]

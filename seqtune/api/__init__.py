@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .checking import check_memory, compile_check, lint_library
     from .collecting.results import Collected, CollectedDevice, CollectionProgress
     from .collecting.run import collect
+    from .dispatching.results import Dispatched
+    from .dispatching.run import dispatch
     from .evaluating import evaluate
     from .examining import Check, Examination, doctor
     from .exchanging import export, export_c, import_data, serve_files
@@ -36,6 +38,8 @@ _MODULES = {
     "checking": ("check_memory", "compile_check", "lint_library"),
     "collecting.results": ("Collected", "CollectedDevice", "CollectionProgress"),
     "collecting.run": ("collect",),
+    "dispatching.results": ("Dispatched",),
+    "dispatching.run": ("dispatch",),
     "evaluating": ("evaluate",),
     "examining": ("Check", "Examination", "doctor"),
     "exchanging": ("export", "export_c", "import_data", "serve_files"),
@@ -52,10 +56,11 @@ _REFERENCES = {name: f"seqtune.api.{module}:{name}" for module, names in _MODULE
 
 __all__ = [
     "Answer", "BuiltFolder", "BulkAnswer", "Check", "Collected", "CollectedDevice", "CollectionProgress",
-    "CompileReport", "Demonstration", "Devices", "Examination", "OnnxPrediction", "OnnxRow", "Prediction", "Tuned",
-    "TuningReport", "build", "build_folder", "calibrate", "check_memory", "collect", "compile_check", "demo",
-    "devices", "doctor", "evaluate", "export", "export_c", "import_data", "kernel_json", "kernels", "libraries",
-    "lint_library", "predict", "predict_many", "predict_onnx", "replay", "retrain", "serve_files", "train", "tune",
+    "CompileReport", "Demonstration", "Devices", "Dispatched", "Examination", "OnnxPrediction", "OnnxRow",
+    "Prediction", "Tuned", "TuningReport", "build", "build_folder", "calibrate", "check_memory", "collect",
+    "compile_check", "demo", "devices", "dispatch", "doctor", "evaluate", "export", "export_c", "import_data",
+    "kernel_json", "kernels", "libraries", "lint_library", "predict", "predict_many", "predict_onnx", "replay",
+    "retrain", "serve_files", "train", "tune",
 ]
 
 __getattr__, __dir__ = lazily(__name__, _REFERENCES, __all__)

@@ -81,7 +81,8 @@ DeviceName = Annotated[str, typer.Option("--device", help="Device that will run 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 Checkpoint = Annotated[str | None, typer.Option(
     "--checkpoint", metavar="FOLDER_OR_NAME", show_default=False,
-    help="A trained checkpoint, or `analytic`.  [default: the shipped one for the device or the data]")]
+    help="A trained checkpoint, the JSON file of a dispatch, or `analytic`.  [default: the shipped one for the device "
+         "or the data]")]
 Trained = Annotated[str | None, typer.Option(
     "--checkpoint", metavar="FOLDER_OR_NAME", show_default=False,
     help="A trained checkpoint.  [default: the shipped one for the device or the data]")]

@@ -186,6 +186,17 @@ def _read_choices(folder: Path) -> None:
     SavedChoices.read(folder / "choices.json").on(_DEVICE)
 
 
+def _read_dispatcher(folder: Path) -> None:
+    from seqtune.predictor.dispatch.c_file import c_file
+    from seqtune.predictor.dispatch.dispatcher import Dispatcher
+    from seqtune.predictor.dispatch.python_file import python_file
+
+    dispatcher = Dispatcher.load(folder / "dispatch.json")
+    dispatcher.choose(Problem.make("gemm", m=64, n=64, k=64))
+    compile(python_file(dispatcher), "dispatch.py", "exec")
+    c_file(dispatcher, "some")
+
+
 @dataclass(frozen=True)
 class Target:
     """One reader: its sound files, the one that is spoilt, and the call that reads the folder of them."""
@@ -217,6 +228,16 @@ def _choices() -> Files:
     return {"choices.json": _text({"seqtune": 1, "device": _DEVICE.key, "machine": _DEVICE.fingerprint, "layers": [
         {"problem": _PROBLEM.to_json(), "kernel": "llvm.gemm", "version": family.version,
          "configuration": dict(default.settings)}]})}
+
+
+@cache
+def _dispatcher() -> Files:
+    from seqtune.kernels.operations.table import operation
+    from seqtune.predictor.dispatch.domain import Domain
+    from tests.support.guarded_members import random_dispatcher
+
+    domain = Domain.parse(operation("gemm"), ["m=1..512", "n=64,128", "k=1..512", "trans_b=no,yes", "m % 2 == 0"])
+    return {"dispatch.json": _text(random_dispatcher(domain, [kernel("llvm.gemm")], _DEVICE, members=3).to_json())}
 
 
 @cache
@@ -278,6 +299,7 @@ _ALL = (
            partial(_read, "seqtune.integrations.serving.formats.served_model:read_model", "config.json"),
            json_structure),
     Target("saved choices", "choices.json", _choices, _read_choices, json_structure),
+    Target("dispatcher", "dispatch.json", _dispatcher, _read_dispatcher, json_structure),
     *(_checkpoint_part(name, part, structure) for name in ("clblast", "miopen") for part, structure in (
         ("seqtune.json", json_structure), ("config.json", json_structure),
         ("model.safetensors", safetensors_structure))),

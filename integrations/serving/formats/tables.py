@@ -12,7 +12,7 @@ from typing import Any
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.format import Format, Propose, Proposer, Report
 from seqtune.data.gpu_names import gpu_of
-from seqtune.errors import FormatError, MisuseError, ProblemError
+from seqtune.errors import CheckpointError, FormatError, MisuseError, ProblemError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import write_together
 from seqtune.kernels.kernel import Configuration
@@ -60,10 +60,14 @@ def _write(project: str, out: Path, *, device: str | Device | None, data: Path |
         propose = proposer(checkpoint)
         texts, rows, doubts = {}, [], {}
         for path, file in paths.items():
-            content = Content.of(file, serving, propose, gpu, nearest_choices)
+            try:
+                content = Content.of(file, serving, propose, gpu, nearest_choices)
+            except CheckpointError as error:  # a dispatch serves layers of one operation
+                doubts[path.name] = str(error)
+                continue
             doubt = "" if serving.min_confidence is None else content.doubt(serving.min_confidence)
             if doubt:
-                doubts[path.name] = doubt
+                doubts[path.name] = f"{doubt} (--min-confidence)"
                 continue
             texts[path] = table_text(content.table, _version(project, file.file, serving.triton_version))
             rows.append({"file": path.name, "layer": file.layer, "entries": len(content.table),
@@ -71,7 +75,7 @@ def _write(project: str, out: Path, *, device: str | Device | None, data: Path |
                          **({} if content.least is None else {"confidence": round(content.least, 3)})})
         if not texts:
             name, doubt = next(iter(doubts.items()))
-            raise MisuseError(f"no file is certain enough; {name}: {doubt} (--min-confidence)")
+            raise MisuseError(f"no file can be written; {name}: {doubt}")
         left_out = {**left_out, **doubts}
         facts = None if gpu is None else gpu.model
         notes = tuple(dict.fromkeys(file.note for file in files if file.note))

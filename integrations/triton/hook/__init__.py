@@ -12,7 +12,8 @@ Users know this package as `seqtune.triton`. Triton is imported when a function 
 from __future__ import annotations
 
 from .configs import space
+from .heuristics import heuristics
 from .pruning import prune
 from .recording import Recording, record
 
-__all__ = ["Recording", "prune", "record", "space"]
+__all__ = ["Recording", "heuristics", "prune", "record", "space"]

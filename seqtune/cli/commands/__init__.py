@@ -5,4 +5,5 @@ object with --json), progress to stderr. Nothing heavy is imported before a comm
 """
 
 # A command is registered when its module is imported: the order here is the order of `seqtune --help`.
-from . import listing, predicting, building, tuning, demonstration, exchanging, learning, evaluating  # noqa: F401, I001
+from . import listing, predicting, building, tuning, dispatching  # noqa: F401, I001
+from . import demonstration, exchanging, learning, evaluating  # noqa: F401

@@ -15,6 +15,7 @@ from seqtune.predictor.checkpoint import CHOICES_OF_KERNELS, NEW_GPU
 from tests.support.command_line import Refused, Run
 from tests.support.confidence import expect
 from tests.support.devices import described_gpu
+from tests.support.dispatchers import by_size, changed, saved
 from tests.support.installation.optional import needs
 from tests.support.serving.models import write_model
 
@@ -127,7 +128,7 @@ def test_files_tell_their_confidence_and_those_below_the_wanted_one_are_left_out
     model = write_model(tmp_path, "deepseek-v3")
     assert serve(project, model, tmp_path / "none", "--tp", "8", "--checkpoint", "analytic", "--min-confidence",
                   "0.5") == 2
-    assert "certain enough; E=256" in (said := capsys.readouterr().err)
+    assert "no file can be written; E=256" in (said := capsys.readouterr().err)
     assert "the predictor does not estimate its confidence (--min-confidence)" in said
     assert not (tmp_path / "none").exists()
     expect(lambda task: 0.6 if task.problem.type == "fused_moe" else 0.9, monkeypatch)
@@ -196,3 +197,23 @@ def test_misuse_is_one_line_and_writes_nothing(
     said = refused("serve-files", *arguments, "--out", tmp_path / "out")
     assert reason in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_dispatch_fills_the_ladder_of_its_layers_and_pins_the_default_elsewhere(tmp_path: Path, run: Run) -> None:
+    gpu, nvidia = described_gpu("triton", "h200"), {"matrix_instr_nonkdim": 0, "waves_per_eu": 0, "kpack": 1}
+    members = [changed("triton.fused_moe", **nvidia, BLOCK_SIZE_M=block, BLOCK_SIZE_N=64, BLOCK_SIZE_K=128)
+               for block in (16, 64)]
+    dispatch = saved(tmp_path, by_size("tokens", 64, members, gpu, "tokens=1..1024", "experts=256", "top_k=8",
+                                       "hidden=7168", "intermediate=256", "half=up", "dtype=fp8_w8a8", "scale_n=128",
+                                       "scale_k=128"))
+    model, out = write_model(tmp_path, "deepseek-v3"), tmp_path / "out"
+    report = run("serve-files", "vllm", "--model-config", model, "--device", "NVIDIA H200", "--tp", 8, "--out", out,
+                 "--checkpoint", dispatch)
+    (file,) = out.glob("*.json")
+    table = {int(tokens): settings for tokens, settings in json.loads(file.read_text()).items() if tokens.isdecimal()}
+    assert [tokens for tokens, settings in table.items() if settings["BLOCK_SIZE_M"] == 16] == [1, 2, 4, 8, 16, 24, 32,
+                                                                                                48, 64]
+    assert {settings["BLOCK_SIZE_N"] for tokens, settings in table.items() if tokens <= 1024} == {64}
+    assert len(table) == 18
+    assert "chooses among triton.fused_moe, not triton.scaled_gemm" in report["left out"][0]["reason"]
+    assert "outside of the domain of dispatch.json" in report["note"]

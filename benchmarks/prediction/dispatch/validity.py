@@ -1,0 +1,87 @@
+"""Validity: whether any answer of a dispatcher is invalid, over a million random shapes and all corners of its domain.
+
+The members are random configurations, each valid for some shape. Their verdicts are those of `Membership`, which
+evaluates the kernels' own constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seqtune.errors import MisuseError
+from seqtune.integrations.clblast.kernels import xgemm, xgemm_direct
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.libraries.reading import read_library
+from seqtune.kernels.libraries.table import use
+from seqtune.kernels.membership import Membership
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem_sets.columns import ProblemColumns
+from seqtune.kernels.registry import families
+from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.domain import Domain
+from seqtune.predictor.dispatch.rule import Rule
+
+SHAPES, TOGETHER, MEMBERS = 1_000_000, 100_000, 8
+CPU = Device("llvm:avx512:2", "llvm", "", "avx512", threads=2, vector_bits=512, vector_registers=32, l2_bytes=1 << 20)
+OPENCL = Device("opencl:cpu", "opencl", "", "opencl-c-1.2", threads=2, compute_units=2, vector_bits=512,
+                l2_bytes=1 << 20, local_memory=1 << 19, max_work_group=4096)
+CLBLAST = (xgemm.KERNEL, xgemm_direct.KERNEL)
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "matrix_product" / "library.toml"
+_SIZES = ("m=1..4096", "n=1..4096", "k=1..4096")
+TARGETS: dict[str, tuple[str, Device, tuple[str, ...]]] = {
+    "llvm": ("gemm", CPU, (*_SIZES, "trans_b=no,yes")),
+    "llvm's convolutions": ("conv2d", CPU, ("n=1..8", "c=1..512", "h=1..224", "k=1..512", "r=1..7", "pad=0..3",
+                                            "stride=1,2", "groups=1..512", "layout=NCHW,NHWC")),
+    "clblast": ("gemm", OPENCL, (*_SIZES, "trans_a=no,yes")),
+    "a stranger's library": ("matrix_product", OPENCL, _SIZES)}
+
+
+@dataclass(frozen=True, slots=True)
+class ValidityRow:
+    """What was counted on one target."""
+
+    target: str
+    shapes: int
+    invalid: int  # answers, first or second, that are not valid
+    missed: int  # shapes without an answer for which a member is valid
+    none: int  # shapes for which no member is valid
+
+
+def validity_row(target: str, shapes: int = SHAPES, seed: int = 0) -> ValidityRow:
+    """Count over random shapes, and then over all corners."""
+    use(read_library(EXAMPLE))
+    name, device, texts = TARGETS[target]
+    domain, generator, counts = Domain.parse(operation(name), texts), np.random.default_rng(seed), np.zeros(4, int)
+    families_of = CLBLAST if target == "clblast" else families(device.backend, name)
+    kernels = {family.name: family for family in families_of}
+    members: dict[Configuration, None] = {}
+    for _, problem in domain.sample(200, generator).problems():
+        for family in kernels.values():
+            with suppress(MisuseError):
+                members.update(dict.fromkeys(SearchSpace(family, problem, device).sample(generator, 1)))
+    chosen = [list(members)[index] for index in generator.permutation(len(members))[:MEMBERS].tolist()]
+    empty = np.zeros(0, np.int64)
+    dispatcher = Dispatcher.of(chosen, kernels, device, Rule(len(chosen), (), empty, empty, ()), domain)
+    while counts[0] < shapes:
+        counts += _counted(dispatcher, kernels, domain.sample(min(TOGETHER, shapes - int(counts[0])), generator))
+    counts += _counted(dispatcher, kernels, ProblemColumns.of(list(domain.corners())))
+    return ValidityRow(target, *counts.tolist())
+
+
+def _counted(dispatcher: Dispatcher, kernels: dict[str, Kernel], columns: ProblemColumns) -> Sequence[int]:
+    assert dispatcher.device is not None
+    valid = np.column_stack([[reason is None for reason in Membership(
+        kernels[member.kernel], columns, dispatcher.device,
+        {name: np.full(len(columns), value) for name, value in member.settings}).reasons]
+        for member in dispatcher.members])
+    answers, rows = dispatcher.choose_many(columns), np.arange(len(columns))
+    wrong = sum(int(((given >= 0) & ~valid[rows, given]).sum()) for given in (answers.members, answers.seconds))
+    none = answers.members < 0
+    return len(columns), wrong, int((none & valid.any(axis=1)).sum()), int((~valid.any(axis=1)).sum())

@@ -1,0 +1,124 @@
+"""Bound: what a rule promises for shapes that it never saw, from its losses on a sample of such shapes.
+
+The share of shapes within a factor has the one-sided limit of Clopper and Pearson (1934), which holds for every sample
+size. The interval of the geometric mean is a studentised bootstrap of the losses (Efron and Tibshirani, An Introduction
+to the Bootstrap, 12.5), because losses are skewed: most are near 0, and a few are large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.kernels.task import Floats
+
+CONFIDENCE = 0.9
+RESAMPLES = 1000
+# Share of the allowed error that the bootstrap gets: for 60 to 150 losses like those of rules, its intervals of 90 %
+# hold in 90.5 %, those of 93 % in 94 %; for 150 losses of which a few are up to 20 times the time, in 89 and 91.5 %.
+CAREFUL = 0.7
+HALVINGS = 60  # of an interval, until its width is below any rounding of a double
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What the losses of one way of choosing say about fresh shapes."""
+
+    shapes: int  # in the sample
+    within: int  # of these at most `factor` times as slow as their best
+    factor: float
+    confidence: float
+    share: float  # at least this share of all such shapes is within the factor, with that confidence
+    mean: float  # geometric mean of best time / time over the sample
+    low: float  # the interval of that mean, with that confidence
+    high: float
+
+    @classmethod
+    def of(cls, losses: Floats, factor: float = 1.1, confidence: float = CONFIDENCE, seed: int = 0) -> Bound:
+        """The bound from the losses log(time / best time) of at least one shape: (shape,)."""
+        within = int((losses <= math.log(factor) + 1e-12).sum())
+        low, high = mean_interval(losses, confidence, seed)
+        return cls(len(losses), within, factor, confidence, least_share(within, len(losses), confidence),
+                   math.exp(-float(losses.mean())), math.exp(-high), math.exp(-low))
+
+    def text(self) -> str:
+        """The bound as a sentence."""
+        return (f"with {100 * self.confidence:g} % confidence at least {100 * self.share:.1f} % of such shapes are at "
+                f"most {100 * (self.factor - 1):.3g} % slower than their best ({self.within} of {self.shapes} were); "
+                f"on average {self.mean:.3f} of the best speed ({self.low:.3f} to {self.high:.3f})")
+
+    def to_json(self) -> dict[str, float]:
+        """A JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of the three ways to use a dispatcher."""
+
+    rule: Bound  # the rule's first member
+    raced: Bound  # the faster of its first two, timed once for each shape
+    sure: Bound | None  # the rule's first member on shapes where it is sure; None if there are none in the sample
+
+    @classmethod
+    def of(cls, first: Floats, raced: Floats, sure: NDArray[np.bool_], factor: float = 1.1,
+           confidence: float = CONFIDENCE, seed: int = 0) -> Bounds:
+        """The bounds from losses of fresh shapes, (shape,), and a mask of those where the rule is sure."""
+        return cls(Bound.of(first, factor, confidence, seed), Bound.of(raced, factor, confidence, seed),
+                   Bound.of(first[sure], factor, confidence, seed) if sure.any() else None)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object with a bound, or null, for each way."""
+        return {name: None if bound is None else bound.to_json() for name, bound in self.ways().items()}
+
+    def ways(self) -> Mapping[str, Bound | None]:
+        """The bounds by the names `rule`, `raced` and `sure`."""
+        return {"rule": self.rule, "raced": self.raced, "sure": self.sure}
+
+
+def least_share(within: int, count: int, confidence: float = CONFIDENCE) -> float:
+    """The one-sided lower limit of Clopper and Pearson for a share of which `within` of `count` trials were seen.
+
+    >>> round(least_share(58, 60), 3)
+    0.914
+    """
+    if within == 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if _tail(within, count, middle) < 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _tail(within: int, count: int, share: float) -> float:
+    """The probability of `within` or more successes among `count` trials that succeed with the probability `share`."""
+    if not 0 < share < 1:
+        return float(share >= 1)
+    successes = np.arange(within, count + 1)
+    ways = [math.lgamma(count + 1) - math.lgamma(number + 1) - math.lgamma(count - number + 1)
+            for number in successes.tolist()]
+    return float(np.exp(np.array(ways) + successes * math.log(share) + (count - successes) * math.log1p(-share)).sum())
+
+
+def mean_interval(losses: Floats, confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float]:
+    """The two-sided interval of the mean loss, by a studentised bootstrap with a fixed seed; it is never below 0."""
+    count, mean = len(losses), float(losses.mean())
+    error = float(losses.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+    if not error:
+        return mean, mean
+    drawn = losses[np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))]
+    errors = drawn.std(axis=1, ddof=1) / math.sqrt(count)
+    # a resample of equal losses has no error of its own; that of the sample stands in
+    pivots = (drawn.mean(axis=1) - mean) / np.where(errors > 0, errors, error)
+    tail = CAREFUL * (1 - confidence) / 2
+    below, above = np.quantile(pivots, [tail, 1 - tail])
+    return max(0.0, mean - float(above) * error), mean - float(below) * error

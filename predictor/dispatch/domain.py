@@ -1,0 +1,387 @@
+"""Domain: which shapes of an operation a dispatcher promises to serve, as ranges of its features and constraints."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import ExpressionError, MisuseError, ProblemError, shown
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.operations.feature import Feature, Value
+from seqtune.kernels.operations.near_names import near_name
+from seqtune.kernels.operations.operation import Operation
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.columns import ProblemColumns
+from seqtune.kernels.problem_sets.parse import feature_value
+from seqtune.kernels.task import Floats
+
+from .folding import Folder
+
+MOST_TEXTS = 200  # ranges and constraints
+MOST_LISTED = 1000  # values of one feature
+LARGEST_GRID = 1 << 18  # shapes over which a condition is proved one by one; a tenth of a second
+TRIES = 600  # draws for one fresh shape
+TIED = 16  # from which size on two equal sizes of a shape are hardly equal by chance
+LARGEST_STEP = 64  # of which a fresh size is a multiple, if those between which it lies are
+BATCH = 4096  # corners that are checked together
+BATCHES = 30  # of random shapes, until enough of them obey the rules
+SPREAD = 0.25  # standard deviation of the logarithm of a fresh size around those between which it lies
+_RANGE = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL)
+
+
+class Span(NamedTuple):
+    """Whole numbers from `low` to `high`."""
+
+    low: int
+    high: int
+
+
+Range: TypeAlias = Span | tuple[Value, ...] | Value  # a list of values; one value; None: any value, also an unknown one
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """The shapes whose features are in these ranges, one for every feature, and for which the constraints hold."""
+
+    operation: Operation
+    ranges: Mapping[str, Range]
+    constraints: tuple[Expression, ...] = ()
+
+    @classmethod
+    def of_shapes(cls, problems: Sequence[Problem]) -> Domain:
+        """The smallest box around problems of one operation.
+
+        Features that are unknown in some of them may have any value. Raises MisuseError.
+        """
+        kinds = sorted({problem.type for problem in problems})
+        if len(kinds) != 1:
+            raise MisuseError(f"a domain needs shapes of one operation (found {', '.join(kinds) or 'none'})")
+        work, ranges = operation(kinds[0]), dict[str, Range]()
+        if work.is_open:
+            raise MisuseError(f"{work.name} has no table of features, so no domain can be declared")
+        for feature in work.features:
+            values = list(dict.fromkeys(problem[feature.name] for problem in problems))
+            whole = [value for value in values if type(value) is int]
+            ranges[feature.name] = None if None in values else values[0] if len(values) == 1 else \
+                Span(min(whole), max(whole)) if len(whole) == len(values) and not feature.numbers else \
+                tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
+        return cls(work, ranges)
+
+    @classmethod
+    def parse(cls, work: Operation, texts: Iterable[str], base: Domain | None = None) -> Domain:
+        """Read ranges (`m=1..4096`, `n=64,128`, `dtype=fp16`) and constraints (`m % 8 == 0`).
+
+        Features without a range keep that of `base`; without one they have their default. Raises MisuseError.
+        """
+        given: dict[str, Range] = {}
+        constraints = list(base.constraints) if base is not None else []
+        listed = list(itertools.islice(texts, MOST_TEXTS + 1))
+        if len(listed) > MOST_TEXTS:
+            raise MisuseError(f"a domain has at most {MOST_TEXTS} ranges and constraints")
+        for text in listed:
+            match = _RANGE.fullmatch(text.strip())
+            if match is None:
+                constraints.append(_constraint(work, text))
+                continue
+            name, values = match[1], match[2].strip()
+            for each in work.shorthands.get(name, (name,)) if name not in work.by_name else (name,):
+                if each not in work.by_name:
+                    near = near_name(each, work)
+                    raise MisuseError(f"domain {text!r:.60}: {work.name} has no feature {each!r:.40}; "
+                                      f"{f'did you mean {near}? ' if near else ''}it has {', '.join(work.by_name)}")
+                if each in given:
+                    raise MisuseError(f"domain {text!r:.60}: {each} has two ranges; write one")
+                given[each] = _range(work.by_name[each], values, text)
+        if base is None:
+            for name, other in work.repeated.items():
+                if other in given and name not in given:
+                    given[name] = given[other]
+                    if isinstance(given[name], tuple):
+                        constraints.append(Expression(f"{name} == {other}"))
+        missing = [feature.name for feature in work.features if feature.required and base is None
+                   and feature.name not in given]
+        if missing:
+            raise MisuseError(f"the domain of {work.name} lacks {', '.join(missing)}; write {missing[0]}=1..4096")
+        ranges = {feature.name: given.get(feature.name, feature.default if base is None
+                                          else base.ranges[feature.name]) for feature in work.features}
+        return cls(work, ranges, tuple(dict.fromkeys(constraints)))
+
+    def texts(self) -> tuple[str, ...]:
+        """The ranges and constraints as `parse` reads them."""
+        return (*(f"{name}={_text(values)}" for name, values in self.ranges.items()),
+                *(constraint.text for constraint in self.constraints))
+
+    @property
+    def fixed(self) -> dict[str, Value]:
+        """The features that have one known value."""
+        return {name: values for name, values in self.ranges.items()
+                if values is not None and not isinstance(values, tuple)}
+
+    @property
+    def varying(self) -> tuple[Feature, ...]:
+        """The features with several values."""
+        return tuple(feature for feature in self.operation.features if isinstance(self.ranges[feature.name], tuple))
+
+    def contains(self, columns: ProblemColumns) -> NDArray[np.bool_]:
+        """Whether each problem is in the domain: (shape,)."""
+        inside = np.ones(len(columns), bool)
+        for name, values in self.ranges.items():
+            if values is not None:
+                column = columns.values[name]
+                inside &= columns.known[name] & (
+                    (column >= values.low) & (column <= values.high) if isinstance(values, Span)
+                    else np.isin(column, np.array(values if isinstance(values, tuple) else (values,))))
+        for broken, _ in columns.refusals():
+            inside &= ~broken
+        return holding(self.constraints, columns, inside)
+
+    def corners(self) -> Iterator[Problem]:
+        """The problems of the domain at the ends of all ranges, with every listed value."""
+        choices = [dict.fromkeys(values) if isinstance(values, tuple) else (values,)
+                   for values in self.ranges.values()]
+        corners = itertools.product(*choices)
+        while batch := list(itertools.islice(corners, BATCH)):
+            columns = ProblemColumns.read(self.operation.name, dict(zip(self.ranges, zip(*batch, strict=True),
+                                                                        strict=True)))[0]
+            yield from (problem for _, problem in columns.take(np.flatnonzero(self.contains(columns))).problems())
+
+    def draw(self, count: int, generator: np.random.Generator, near: Sequence[Problem],
+             weights: Floats | None = None) -> list[Problem]:
+        """Draw different fresh problems of the domain, like the problems `near` it and equal to none of them.
+
+        A size lies between those of two problems, chosen by `weights` (None: equal), or near them, and is a multiple of
+        what both are. Other features are those of the first. There may be fewer than `count` in a small domain.
+        """
+        chances = None if weights is None else np.asarray(weights) / np.sum(weights)
+        known, fresh = set(near), dict[Problem, None]()
+        idle = 0  # draws since the latest fresh problem
+        while self.varying and near and len(fresh) < count and idle < TRIES:
+            idle += 1
+            spread = SPREAD * 4 ** (2 * idle / TRIES)  # wider where the neighbourhood is small
+            first, second = (near[index] for index in generator.choice(len(near), 2, p=chances))
+            values = self._between(dict(first.features), dict(second.features), spread, generator)
+            try:
+                problem = Problem.make(self.operation.name, **values)
+            except MisuseError:
+                continue
+            if problem not in known and problem not in fresh and self.contains(ProblemColumns.of([problem]))[0]:
+                fresh[problem], idle = None, 0
+        return list(fresh)
+
+    def _between(self, first: dict[str, Value], second: dict[str, Value], spread: float,
+                 generator: np.random.Generator) -> dict[str, Value]:
+        """The features of a problem between two."""
+        values, share, moved = dict(first), generator.random(), dict[int, int]()
+        for name, choices in self.ranges.items():
+            a, b = first[name], second[name]
+            if not isinstance(choices, tuple) or not isinstance(a, int) or not isinstance(b, int) or (
+                    self.operation.sizes and name not in self.operation.sizes):
+                continue
+            size = math.exp(share * math.log(max(a, 1)) + (1 - share) * math.log(max(b, 1))
+                            + generator.normal(0, spread))
+            step = 1 if spread > 2 * SPREAD else min(math.gcd(a, b) & -math.gcd(a, b) or 1, LARGEST_STEP)
+            if isinstance(choices, Span):
+                size = min(max(round(size / step) * step, step if a else 0, choices.low), choices.high)
+            else:
+                size = min((each for each in choices if isinstance(each, int)), key=lambda each: abs(each - size))
+            values[name] = moved.setdefault(a, size) if a >= TIED else size
+        return {name: moved.get(value, value) if isinstance(value, int) and value >= TIED and name not in
+                self.operation.sizes and isinstance(self.ranges[name], tuple) else value
+                for name, value in values.items()}
+
+    def sample(self, count: int, generator: np.random.Generator) -> ProblemColumns:
+        """Random problems of the domain as columns, at most `count`, log-uniform within the ranges or at their ends.
+
+        Raises MisuseError if none of them obeys the constraints and the operation's rules.
+        """
+        parts: list[ProblemColumns] = []
+        for _ in range(BATCHES):
+            problems = self._sampled(count, generator)
+            parts.append(problems.take(np.flatnonzero(self.contains(problems))))
+            if sum(map(len, parts)) >= count:
+                break
+        if not any(map(len, parts)):
+            raise MisuseError(f"no shape of {count * BATCHES} in the ranges obeys the constraints of the domain and "
+                              f"the rules of {self.operation.name}: {'; '.join(self.texts())[:200]}")
+        return ProblemColumns(self.operation, *(
+            {name: np.concatenate([getattr(part, which)[name] for part in parts])[:count] for name in self.ranges}
+            for which in ("values", "known")))
+
+    def _sampled(self, count: int, generator: np.random.Generator) -> ProblemColumns:
+        """Random problems within the ranges, with equal features where a constraint wants them."""
+        columns: dict[str, NDArray[Any]] = {}
+        for name, values in self.ranges.items():
+            if isinstance(values, Span):
+                logs = generator.uniform(math.log(values.low + 0.5), math.log(values.high + 0.5), count)
+                drawn = np.rint(np.exp(logs)).astype(np.int64).clip(values.low, values.high)
+                at = generator.random(count)
+                columns[name] = np.where(at < 0.05, values.low, np.where(at > 0.95, values.high, drawn))
+            else:
+                listed = values if isinstance(values, tuple) else (values,)
+                feature = self.operation.by_name[name]
+                filler = feature.choices[0] if feature.choices else feature.low
+                columns[name] = generator.choice(np.array([filler if each is None else each for each in listed]), count)
+        for constraint in self.constraints:
+            match constraint.tree:
+                case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Name(id=other)]) \
+                        if name in columns and other in columns:
+                    columns[name] = columns[other]
+        known = {name: np.full(count, values is not None) for name, values in self.ranges.items()}
+        return ProblemColumns(self.operation, columns, known)
+
+    @cached_property
+    def _folder(self) -> Folder:
+        return problem_folder(self.operation, self.ranges)
+
+    def decide(self, conditions: Sequence[Expression]) -> bool | None:
+        """Whether conditions hold together for all problems of the domain (True) or for none (False); None: not known.
+
+        It is found by intervals, or for few combinations of values by trying all.
+        """
+        left: list[Expression] = []
+        for condition in conditions:
+            parts = self._folder.condition(condition)
+            verdicts = [] if parts is None else [self._tried([part]) for part in parts]
+            if parts is None or False in verdicts:
+                return False
+            left += [part for part, verdict in zip(parts, verdicts, strict=True) if verdict is None]
+        return self._tried(left) if left else True
+
+    def _tried(self, conditions: Sequence[Expression]) -> bool | None:
+        """What `decide` says, found by trying all combinations."""
+        grid = self._grid({name for condition in conditions for name in condition.names})
+        if grid is None:
+            return None
+        holds = holding(conditions, *grid)
+        return True if holds[grid[1]].all() else None if holds.any() else False
+
+    def _grid(self, names: set[str]) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]] | None:
+        """All combinations of the features that these names depend on, and which of them may be in the domain.
+
+        None if they are too many, or a feature may be unknown.
+        """
+        derived, features = dict(self.operation.derived), set(names)
+        for name, expression in reversed(self.operation.derived):
+            if name in features:
+                features = (features - {name}) | set(expression.names)
+        if not features <= {*self.operation.by_name}:
+            return None
+        lists = {name: range(values.low, values.high + 1) if isinstance(values, Span)
+                 else values if isinstance(values, tuple) else (values,)
+                 for name, values in self.ranges.items() if name in features}
+        if math.prod(map(len, lists.values())) > LARGEST_GRID or any(None in values for values in lists.values()):
+            return None
+        meshes = np.meshgrid(*(np.array(values) for values in lists.values()), indexing="ij")
+        values: dict[str, NDArray[Any]] = {name: mesh.ravel() for name, mesh in zip(lists, meshes, strict=True)}
+        count = math.prod(map(len, lists.values()))
+        for name, expression in derived.items():
+            if name not in values and values.keys() >= set(expression.names):
+                values[name] = np.broadcast_to(np.asarray(expression(values)), count)
+        rules = [rule for rule in (*self.constraints, *(condition for condition, _ in self.operation.rules))
+                 if values.keys() >= set(rule.names)]
+        return values, holding(rules, values, np.ones(count, bool))
+
+
+def problem_folder(work: Operation, ranges: Mapping[str, Range]) -> Folder:
+    """A folder of conditions over the names of an operation's problems, whose features are in these ranges.
+
+    Features with one value, and derived sizes that follow from them, are constants. Features without a range have that
+    of the operation's table.
+    """
+    folder = Folder()
+    for feature in work.features:
+        values = ranges.get(feature.name, () if feature.choices or feature.number else Span(feature.low, feature.high))
+        whole = [value for value in values if isinstance(value, int)] if isinstance(values, tuple) else []
+        known = whole and isinstance(values, tuple) and len(whole) == len(values)
+        folder.keep(feature.name, (min(whole), max(whole)) if known else None)
+    folder.put({name: values for name, values in ranges.items() if not isinstance(values, tuple)})
+    names = [name for name, _ in work.derived]
+    for name, expression in work.derived:
+        if name in work.by_name or names.count(name) > 1:  # given, or derived in several ways
+            folder.keep(name, None)
+        else:
+            folder.derive(name, expression)
+    return folder
+
+
+def holding(conditions: Iterable[Expression], columns: ProblemColumns | Mapping[str, NDArray[Any]],
+            rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether all conditions hold in each of the `rows`; not where one has no value or reads an unknown name."""
+    values = columns.values if isinstance(columns, ProblemColumns) else columns
+    holds = rows.copy()
+    for condition in conditions:
+        if isinstance(columns, ProblemColumns):
+            for name in condition.names:
+                holds &= columns.known[name]
+        left = np.flatnonzero(holds)
+        if len(left):
+            read = {name: values[name][left] for name in condition.names}
+            holds[left] = _truths(condition, read, len(left))
+    return holds
+
+
+def _truths(condition: Expression, values: Mapping[str, NDArray[Any]], count: int) -> NDArray[np.bool_]:
+    try:
+        return np.broadcast_to(np.asarray(condition(values)).astype(bool), count)
+    except ExpressionError:  # in some row, such as for the missing key of a table
+        rows = list(zip(*(column.tolist() for column in values.values()), strict=True))
+        truths = {row: _truth(condition, dict(zip(values, row, strict=True))) for row in dict.fromkeys(rows)}
+        return np.array([truths[row] for row in rows], bool)
+
+
+def _truth(condition: Expression, values: Mapping[str, Any]) -> bool:
+    try:
+        return bool(condition(values))
+    except ExpressionError:
+        return False
+
+
+def _constraint(work: Operation, text: str) -> Expression:
+    names = {*work.by_name, *(name for name, _ in work.derived)}
+    try:
+        constraint = Expression(text)
+    except ExpressionError as error:
+        raise MisuseError(f"domain {text!r:.60} is neither a range (m=1..4096) nor a constraint: {error}") from None
+    unknown = next((name for name in constraint.names if name not in names), None)
+    if unknown is not None or not constraint.names:
+        raise MisuseError(f"domain {text!r:.60}: {work.name} has no {unknown!r:.40}; it has {', '.join(sorted(names))}"
+                          if unknown else f"domain {text!r:.60} names no feature of {work.name}")
+    return constraint
+
+
+def _range(feature: Feature, text: str, whole: str) -> Range:
+    """The range of a feature that a text describes. Raises MisuseError."""
+    begin, dots, end = text.partition("..")
+    try:
+        if not dots:
+            values = tuple(dict.fromkeys(feature.check(feature_value(feature.name, part)) for part in text.split(",")))
+            if len(values) > MOST_LISTED or (None in values and len(values) > 1):
+                raise ProblemError(f"a list has at most {MOST_LISTED} known values; write a range, low..high")
+            return values if len(values) > 1 else values[0]
+        if feature.choices or feature.number or feature.numbers:
+            raise ProblemError(f"{feature.name} has no range; list its values, as {feature.name}=a,b")
+        low, high = (feature.check(feature_value(feature.name, part)) for part in (begin, end))
+    except ProblemError as error:
+        raise MisuseError(f"domain {whole!r:.60}: {error}") from None
+    if not isinstance(low, int) or not isinstance(high, int) or low > high:
+        raise MisuseError(f"domain {whole!r:.60}: {shown(text)} is empty; write low..high")
+    return Span(low, high) if low < high else low
+
+
+def _text(values: Range) -> str:
+    match values:
+        case Span(low, high):
+            return f"{low}..{high}"
+        case tuple():
+            return ",".join(map(str, values))
+    return "unknown" if values is None else str(values)

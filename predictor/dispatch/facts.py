@@ -1,0 +1,171 @@
+"""Facts: whole numbers that describe a shape, over which a rule decides.
+
+What decides between kernels is rarely a size alone: it is how many tiles there are for how many compute units, what is
+wasted in the last tile, which power of two divides a product, and how long the sides of the matrix product are that
+the work comes down to. All of that follows from an operation's declaration, so no operation needs facts of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import ExpressionError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.operation import Operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.columns import ProblemColumns
+
+LARGEST = 1 << 62  # values beyond it are cut off there
+UNKNOWN = -LARGEST  # the value where a name that the expression reads is unknown
+USUAL_TILES = (32, 64, 128, 256)  # where the members do not tell theirs
+LEAST_TILE = 8
+MOST_TILES = 4
+FINE = 256  # parts of a whole in which ratios are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A whole number over the features and derived sizes of an operation."""
+
+    name: str
+    expression: Expression
+
+
+def facts_of(operation: Operation, problems: Sequence[Problem], members: Sequence[Configuration],
+             device: Device | None) -> tuple[Fact, ...]:
+    """The facts over which a rule may decide among the members; those that order the problems differently."""
+    columns = ProblemColumns.of(problems)
+    plain = _differing(_plain(operation), columns)
+    sizes = [fact for fact in plain if "=" not in fact.name]
+    units = max(device.compute_units, device.threads) if device is not None else 1
+    tiles = _tiles(members) or USUAL_TILES
+    derived = [*_products(operation, sizes), *_shares(operation, tiles, units)]
+    return _differing([*plain, *(fact for name, text in derived if (fact := _fact(name, text)) is not None)], columns)
+
+
+def _fact(name: str, text: str) -> Fact | None:
+    """The fact of that text; None if it is too long for an expression."""
+    try:
+        return Fact(name, Expression(text))
+    except ExpressionError:
+        return None
+
+
+def _plain(operation: Operation) -> list[Fact]:
+    """Features and derived sizes; a word becomes a number for each of its values but the first."""
+    texts: dict[str, str] = {}
+    for feature in operation.features:
+        if feature.choices:
+            texts |= {f"{feature.name}={choice}": f"1 if {feature.name} == {choice!r} else 0"
+                      for choice in feature.choices[1:]}
+        elif not feature.number:
+            texts[feature.name] = feature.name
+    texts |= {name: name for name, _ in operation.derived if name != "flop"}  # it may have more than 62 bits
+    return [Fact(name, Expression(text)) for name, text in texts.items()]
+
+
+def _tiles(members: Sequence[Configuration]) -> tuple[int, ...]:
+    """The numbers among the members' settings that may be sides of tiles, the most frequent ones."""
+    counts: dict[int, int] = {}
+    for member in members:
+        for _, value in member.settings:
+            if type(value) is int and value >= LEAST_TILE:
+                counts[value] = counts.get(value, 0) + 1
+    return tuple(sorted(sorted(counts, key=lambda value: (-counts[value], value))[:MOST_TILES]))
+
+
+def _products(operation: Operation, sizes: Sequence[Fact]) -> Iterator[tuple[str, str]]:
+    """Elements of tensors, products of two sizes, sides of the matrix product, and the powers of two in each."""
+    products = {fact.name: fact.expression.text for fact in sizes}
+    products |= {f"{one.name}*{two.name}": f"{one.expression.text} * {two.expression.text}"
+                 for one, two in combinations(sizes, 2)}
+    products |= _sides(operation) | {f"elements of {name}": text for name, text in operation.elements.items()}
+    if operation.elements:
+        yield "elements", " + ".join(f"({text})" for text in operation.elements.values())
+    for name, text in products.items():
+        yield name, text
+        yield f"power of 2 in {name}", f"({text}) & -({text})"
+
+
+def _sides(operation: Operation) -> dict[str, str]:
+    """The sides of the matrix product that the work comes down to: factors of the flop that a tensor does not have.
+
+    They are products, so that no number in a file is larger than needed.
+    """
+    work = Counter(_factors(dict(operation.derived).get("flop")))
+    sides = {}
+    for name, text in operation.elements.items():
+        own = Counter(_factors(Expression(text)))
+        if own <= work and own != work:
+            sides[f"work per {name}"] = " * ".join((work - own).elements())
+    return sides
+
+
+def _factors(expression: Expression | None) -> list[str]:
+    """The texts of the factors of a product, without numbers; none where it is no product."""
+    nodes = [expression.tree] if expression is not None else []
+    factors: list[str] = []
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            nodes += [node.right, node.left]
+        elif not isinstance(node, ast.Constant):
+            factors.append(f"({ast.unparse(node)})" if not isinstance(node, ast.Name) else node.id)
+    return factors
+
+
+def _shares(operation: Operation, tiles: Sequence[int], units: int) -> Iterator[tuple[str, str]]:
+    """Numbers of tiles, how full the last tile and the last wave of tiles is, and ratios of sizes."""
+    sides = {**{name: name for name in operation.tiled_sizes}, **_sides(operation)}
+    for name, text in sides.items():
+        for tile in tiles:
+            yield f"share of tiles of {tile} in {name}", f"{FINE} * ({text}) // max(1, round_up({text}, {tile}))"
+    for (one, first), (two, second) in combinations(sides.items(), 2):
+        for tile, other in [(side, side) for side in tiles] + [
+                pair for side, next_side in pairwise(tiles)
+                for pair in ((side, next_side), (next_side, side))]:
+            count = f"ceil_div({first}, {tile}) * ceil_div({second}, {other})"
+            if tile == other:
+                yield f"tiles of {tile}x{other} in {one}, {two}", count
+            if units > 1:
+                yield (f"share of waves of tiles of {tile}x{other} in {one}, {two}",
+                       f"{FINE} * {count} // max(1, round_up({count}, {units}))")
+    quantities = {**sides, **operation.elements}
+    for (one, first), (two, second) in combinations(quantities.items(), 2):
+        yield f"{one} by {two}", f"{FINE} * ({first}) // max(1, {second})"
+
+
+def _differing(facts: Sequence[Fact], columns: ProblemColumns) -> tuple[Fact, ...]:
+    """The facts that differ among the problems, each in another order than all facts before it."""
+    seen: set[bytes] = set()
+    different = []
+    for fact, column in zip(facts, fact_columns(facts, columns).T, strict=True):
+        ranks = np.unique(column, return_inverse=True)[1].astype(np.int32)  # a rule sees no more than the order
+        if ranks.any() and (key := ranks.tobytes()) not in seen:
+            seen.add(key)
+            different.append(fact)
+    return tuple(different)
+
+
+def fact_columns(facts: Sequence[Fact], columns: ProblemColumns) -> NDArray[np.int64]:
+    """The values of the facts, (shape, fact). Those beyond LARGEST are cut off, unknown ones are UNKNOWN."""
+    values = np.empty((len(columns), len(facts)), np.int64)
+    for number, fact in enumerate(facts):
+        known = np.ones(len(columns), bool)
+        for name in fact.expression.names:
+            known &= columns.known[name]
+        column = np.broadcast_to(np.asarray(fact.expression(columns.values)), len(columns))
+        values[:, number] = [UNKNOWN if value is None else max(-LARGEST, min(LARGEST, int(value)))
+                             for value in column.tolist()] if column.dtype == object else np.clip(
+                                 column, -LARGEST, LARGEST).astype(np.int64)
+        values[~known, number] = UNKNOWN
+    return values

@@ -1,0 +1,122 @@
+"""Matrix: what is known of every shape with every candidate, measured or expected.
+
+Slowness is always log(time / best time of the shape). The best time is the least measured one of the shape, so a time
+that is only expected never makes a measured one look slow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.row_index import Numbers
+from seqtune.kernels.task import Floats, MeasuredTask, Task
+
+MISSING = 20.0  # a candidate that is not valid or fails counts as 20 times slower than the best
+WORST = math.log(MISSING)  # the largest slowness
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Shapes of one operation, candidates, and what is known of each pair."""
+
+    problems: tuple[Problem, ...]  # (shape,)
+    candidates: tuple[Configuration, ...]  # (candidate,)
+    seconds: Floats  # (shape, candidate) infinite: it fails or is not valid there; NaN: not measured
+    expected: Floats  # (shape, candidate) log(time / best time) that a predictor expects; NaN: unknown
+    weights: Floats  # (shape,) positive, with the sum 1
+
+    @property
+    def valid(self) -> np.ndarray:
+        """A mask of the cells that are not known to fail: (shape, candidate)."""
+        return np.asarray(~np.isinf(self.seconds))
+
+    @property
+    def known(self) -> np.ndarray:
+        """A mask of the cells that need no measurement: (shape, candidate)."""
+        return np.asarray(~np.isnan(self.seconds))
+
+    def log_times(self) -> Floats:
+        """The logarithm of the time of each cell on the level of its row, (shape, candidate).
+
+        Measured rows are in log(seconds); others are as expected. It is infinite for a cell that fails, NaN if nothing
+        is known of it.
+        """
+        logs = np.log(self.seconds)
+        measured = np.isfinite(logs)
+        both = measured & ~np.isnan(self.expected)
+        # fast cells count most: trees are most exact there
+        importance = np.where(both, np.exp(-2 * np.minimum(np.nan_to_num(self.expected), WORST)), 0.0)
+        total = importance.sum(axis=1)
+        differences = np.where(both, logs - self.expected, 0.0)
+        levels = (importance * differences).sum(axis=1) / np.where(total > 0, total, 1.0)
+        # a measured row without an expectation has no level on which others could be expected
+        levels = np.where((total > 0) | ~measured.any(axis=1), levels, np.nan)
+        return np.where(np.isnan(self.seconds), self.expected + levels[:, None], logs)
+
+    def slowness(self) -> Floats:
+        """log(time / best time of the shape) of each cell, from 0 to log(MISSING): (shape, candidate).
+
+        Cells of which nothing is known count as missing.
+        """
+        logs = self.log_times()
+        measured = np.isfinite(np.log(self.seconds))
+        measured_best = np.where(measured, logs, np.inf).min(axis=1, initial=np.inf)
+        expected_best = np.where(np.isnan(logs), np.inf, logs).min(axis=1, initial=np.inf)
+        best = np.where(np.isfinite(measured_best), measured_best, expected_best)
+        best = np.where(np.isfinite(best), best, 0.0)  # nothing runs: every cell is infinite
+        slowness = logs - best[:, None]
+        return np.clip(np.where(np.isnan(slowness), WORST, slowness), 0.0, WORST)
+
+    def take(self, shapes: Numbers | Sequence[int] | None = None,
+             candidates: Numbers | Sequence[int] | None = None) -> Matrix:
+        """The matrix of some shapes and candidates, given by their indices (None: all); weights sum to 1 again."""
+        rows = np.arange(len(self.problems)) if shapes is None else np.asarray(shapes, np.int64)
+        columns = np.arange(len(self.candidates)) if candidates is None else np.asarray(candidates, np.int64)
+        weights = self.weights[rows]
+        return Matrix(tuple(self.problems[row] for row in rows.tolist()),
+                      tuple(self.candidates[column] for column in columns.tolist()),
+                      self.seconds[np.ix_(rows, columns)], self.expected[np.ix_(rows, columns)],
+                      weights / weights.sum())
+
+
+def matrix_of(measured: Sequence[MeasuredTask], candidates: Sequence[Configuration], weights: Floats,
+              expect: Callable[[Task, Numbers], Floats]) -> Matrix:
+    """The matrix of tasks and candidates: what was measured, and what `expect` says of valid configurations.
+
+    `expect` returns log(time / best time) of configurations of a task, given by number; NaN where it knows nothing.
+    """
+    seconds = np.full((len(measured), len(candidates)), np.inf)
+    expected = np.full(seconds.shape, np.nan)
+    columns: dict[str, list[int]] = {}
+    for column, candidate in enumerate(candidates):
+        columns.setdefault(candidate.kernel, []).append(column)
+    for row, known in enumerate(measured):
+        for kernel, own in columns.items():
+            numbers = known.task.numbers(kernel, [dict(candidates[column].settings) for column in own])
+            valid = np.array(own)[numbers >= 0]
+            seconds[row, valid] = known.seconds[numbers[numbers >= 0]]
+            expected[row, valid] = expect(known.task, numbers[numbers >= 0])
+    return Matrix(tuple(known.problem for known in measured), tuple(candidates), seconds, expected, weights)
+
+
+def most_helpful(slowness: Floats, weights: Floats, count: int, chosen: Sequence[int] = ()) -> list[int]:
+    """Indices of up to `count` candidates, after those `chosen` already, each the one that lowers the mean most.
+
+    The mean is that of the fastest chosen candidate of each shape; `slowness` is (shape, candidate). Candidates that no
+    longer help follow in the order of their own mean.
+    """
+    order = list(chosen)
+    best = slowness[:, order].min(axis=1, initial=WORST)
+    own = weights @ slowness
+    while len(order) < min(count, slowness.shape[1]):
+        means = weights @ np.minimum(best[:, None], slowness) + 1e-9 * own
+        means[order] = np.inf
+        order.append(int(np.argmin(means)))
+        best = np.minimum(best, slowness[:, order[-1]])
+    return order

@@ -1,0 +1,91 @@
+"""DispatchedPredictor: the file of a dispatch as a predictor, so that every door which takes a checkpoint takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqtune.errors import CheckpointError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.files import reason
+from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import is_registered, kernel
+from seqtune.kernels.task import Task
+
+from ..candidate import Candidate
+from .dispatcher import Choice, Dispatcher
+
+if TYPE_CHECKING:
+    from ..proposing import Evidence
+
+
+class DispatchedPredictor:
+    """A predictor that proposes the members of a dispatcher, in the order of its rule, and then the safe default.
+
+    Outside of the domain, where nothing is known of the members, the safe default comes first. A member that the task
+    does not hold is left out, so that also another device gets valid configurations.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, path: Path) -> None:
+        self.dispatcher, self.path = dispatcher, path
+        self.names = tuple(dict.fromkeys(member.kernel for member in dispatcher.members))
+        device = dispatcher.device
+        self.backends = tuple(dict.fromkeys(
+            backend for name in self.names if is_registered(name) for backend in kernel(name).backends)
+        ) if device is None else (device.backend,)
+
+    def task(self, problem: Problem, device: Device) -> Task:
+        """The task of a problem with the members' kernels. Raises KernelError."""
+        return Task.of(problem, device, [kernel(name) for name in self.names])
+
+    def knows(self, kernels: Iterable[Kernel]) -> bool:
+        """Return whether a member is of one of these kernels."""
+        return any(kernel.name in self.names for kernel in kernels)
+
+    def check_kernels(self, kernels: Iterable[Kernel]) -> None:
+        """Check that a member is of one of these kernels. Raises CheckpointError."""
+        names = [kernel.name for kernel in kernels]
+        if not set(names) & set(self.names):
+            raise CheckpointError(f"{self.path} chooses among {', '.join(self.names)}, not {', '.join(names)}")
+
+    def notes(self, task: Task) -> tuple[str, ...]:
+        """That the device is another one, or that the problem is outside of the domain."""
+        device = self.dispatcher.device
+        notes = [] if device is None or device.key == task.device.key else [
+            f"{self.path.name} was made for {device.name}, not for {task.device.name}"]
+        choice = self._choice(task.problem)
+        if choice is not None and not choice.in_domain:
+            notes.append(f"{task.problem.brief()} is outside of the domain of {self.path.name}")
+        return tuple(notes)
+
+    def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
+        """Propose the rule's first two members, the others, and the safe default. Measurements change nothing."""
+        return [self._proposals(task)[:count] for task in tasks]
+
+    def _proposals(self, task: Task) -> list[Candidate]:
+        members, choice = self.dispatcher.members, self._choice(task.problem)
+        order = [] if choice is None else [choice.member, choice.second, *range(len(members))]
+        valid = [members[number] for number in order if number is not None
+                 and task.find(members[number]) is not None]
+        first, second = (valid, [task.default]) if choice is None or choice.in_domain else ([task.default], valid)
+        return [Candidate(configuration) for configuration in dict.fromkeys([*first, *second])]
+
+    def _choice(self, problem: Problem) -> Choice | None:
+        """The dispatcher's choice; None for a problem of another operation."""
+        return self.dispatcher.choose(problem) if problem.type == self.dispatcher.operation.name else None
+
+
+def dispatched_predictor(path: str | Path) -> DispatchedPredictor:
+    """The predictor of a dispatcher's JSON file, kept until the file changes. Raises CheckpointError, FormatError."""
+    try:
+        return _loaded(Path(path), Path(path).stat().st_mtime_ns)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {reason(error)}") from None
+
+
+@lru_cache(maxsize=4)
+def _loaded(path: Path, stamp: int) -> DispatchedPredictor:
+    return DispatchedPredictor(Dispatcher.load(path), path)

@@ -1,0 +1,101 @@
+"""Proof: fresh shapes are measured against their own best of a search, and held-out shapes of data against theirs.
+
+The best of a search is the least of its fastest trials after these were compared in rounds with the dispatcher's
+members, so that it is no lucky minimum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.say import Say
+from seqtune.kernels.task import Task
+from seqtune.predictor.answering import seeds_for, slowness_for
+from seqtune.predictor.dispatch.bound import Bounds
+from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.matrix import WORST
+from seqtune.tuner.measuring.deadline import OutOfTime
+from seqtune.tuner.run.local_run import tune
+from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
+
+from ...errors import KernelError, UnpreparedError
+from .measuring import Measuring
+
+TRIALS, FINALISTS = 40, 3  # of the search of a fresh shape
+FEWEST = 8  # shapes without which a bound says nothing: 8 of 8 promise 75 % with 90 % confidence
+
+
+@dataclass
+class Losses:
+    """The losses of a dispatcher on shapes, log(time / best time)."""
+
+    first: list[float] = field(default_factory=list)
+    raced: list[float] = field(default_factory=list)  # of the faster of the first two
+    sure: list[bool] = field(default_factory=list)
+
+    def add(self, seconds: Sequence[float], best: float, sure: bool) -> None:
+        """Add a shape by the seconds of the first two members, infinite where there is none or it fails."""
+        first, second = (_loss(each, best) for each in seconds)
+        self.first.append(first)
+        self.raced.append(min(first, second))
+        self.sure.append(sure)
+
+    def bounds(self, factor: float, seed: int) -> Bounds | None:
+        """The bounds; None if there are fewer than FEWEST shapes."""
+        if len(self.first) < FEWEST:
+            return None
+        return Bounds.of(np.array(self.first), np.array(self.raced), np.array(self.sure, bool), factor, seed=seed)
+
+
+def measure_fresh(measuring: Measuring, problems: Sequence[Problem], dispatcher: Dispatcher,
+                  checkpoint: str | Path | None, seed: int, progress: Say) -> Losses:
+    """Measure fresh shapes until the deadline. A shape that no kernel solves, or that cannot be made, is left out."""
+    losses = Losses()
+    for problem in problems:
+        try:
+            task = Task.of(problem, measuring.device)
+            _add(losses, measuring, task, dispatcher, checkpoint, seed)
+        except OutOfTime:
+            break
+        except (KernelError, UnpreparedError):
+            continue
+        progress(f"bound: {len(losses.first)} of {len(problems)} fresh shapes, the rule's member loses "
+                 f"{100 * (1 - math.exp(-losses.first[-1])):.1f} % on {problem.brief()}")
+    return losses
+
+
+def _add(losses: Losses, measuring: Measuring, task: Task, dispatcher: Dispatcher, checkpoint: str | Path | None,
+         seed: int) -> None:
+    """Search a fresh shape and compare its fastest trials with the members. Raises OutOfTime."""
+    left = measuring.deadline.left
+    result = tune(task, measuring.journal, measuring.measurer, Budget(TRIALS, None if math.isinf(left) else left),
+                  TuningOptions(seed=seed, finals=Finals(count=0), seeds=partial(seeds_for, name=checkpoint),
+                                slowness=partial(slowness_for, name=checkpoint)))
+    measuring.measured += result.done - result.resumed
+    if result.done < min(TRIALS, len(task)) and measuring.deadline.is_over:
+        raise OutOfTime("the time of the dispatch is over")
+    trials = measuring.journal.trials(task.problem, task.device, task.kernels)
+    fastest = sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]
+    choice = dispatcher.choose(task.problem)
+    first, second = (None if each is None else dispatcher.members[each] for each in (choice.member, choice.second))
+    members = [each for each in (first, second) if each is not None and task.find(each) is not None]
+    wanted = list(dict.fromkeys([*members, *fastest]))
+    if not measuring.are_compared(task, wanted):
+        measuring.compare(task, wanted)
+    seconds = measuring.seconds(task)
+    times = {each: float(seconds[task.number(each)]) for each in wanted}
+    best = min(times.values(), default=math.inf)
+    if math.isfinite(best):
+        losses.add([math.inf if each is None else times.get(each, math.inf) for each in (first, second)], best,
+                   choice.sure)
+
+
+def _loss(seconds: float, best: float) -> float:
+    return min(WORST, max(0.0, math.log(seconds / best))) if math.isfinite(seconds) else WORST

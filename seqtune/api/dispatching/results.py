@@ -1,0 +1,141 @@
+"""Dispatched: what `seqtune.api.dispatch` returns. Each part is frozen and can be written as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.dispatch.bound import Bounds
+
+if TYPE_CHECKING:
+    from seqtune.predictor.dispatch.dispatcher import Dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """What a number of kernels reaches on shapes that its rule did not learn from, as a loss of the goal."""
+
+    members: tuple[Configuration, ...]  # in the order in which they were chosen
+    oracle: float  # of the fastest member of each shape
+    rule: float  # of the member that the rule puts first
+    second: float  # of the faster of the rule's first two
+
+    @property
+    def kernels(self) -> int:
+        """The number of members."""
+        return len(self.members)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"kernels": self.kernels, "oracle": self.oracle, "rule": self.rule, "second": self.second,
+                "members": [_configuration(member) for member in self.members]}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A member that ships, and the shapes for which the rule puts it first."""
+
+    member: Configuration
+    problems: tuple[Problem, ...]
+    weight: float  # their share of the run time
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {**_configuration(self.member), "weight": self.weight,
+                "shapes": [problem.key for problem in self.problems]}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKernel:
+    """A shape that deserves a kernel of its own, because none of the members is near its best."""
+
+    problem: Problem
+    configuration: Configuration  # the fastest candidate
+    gain: float  # time of the rule's member / time of the fastest candidate
+    measured: bool  # whether both times were measured, or one is expected
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"shape": self.problem.key, "gain": self.gain, "measured": self.measured,
+                **_configuration(self.configuration)}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How much of the matrix of shapes and candidates was measured."""
+
+    shapes: int
+    candidates: int
+    known: int  # cells that this call or an earlier one measured, or that fail
+    measured: int  # cells that this call measured
+    complete: bool  # whether all that decides was measured, before the time ended
+
+    @property
+    def share(self) -> float:
+        """The measured share of the matrix."""
+        return self.known / max(1, self.shapes * self.candidates)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"shapes": self.shapes, "candidates": self.candidates, "known": self.known, "measured": self.measured,
+                "complete": self.complete}
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """The result of a dispatch: a few kernels, the rule that chooses among them, and what it promises."""
+
+    operation: str
+    device: str  # its name
+    goal: str  # mean, worst or within
+    curve: tuple[CurvePoint, ...]  # from one kernel on
+    served: tuple[Served, ...]  # the members that ship, in the rule's order of members
+    rule: str  # as text
+    losses: Mapping[str, float]  # of the goal on the given shapes: `rule`, the best `single` kernel, the `default`
+    bounds: Bounds | None  # None: no fresh shape was measured, and none could be held out
+    deserving: tuple[OwnKernel, ...]  # the largest weighted gain first
+    abstained: tuple[Problem, ...]  # given shapes for which the rule is not sure of its first member
+    measuring: Measured
+    files: tuple[Path, ...]  # that were written
+    notes: tuple[str, ...] = ()
+    dispatcher: Dispatcher | None = field(default=None, repr=False, compare=False)  # what `files` hold
+
+    @property
+    def kernels(self) -> int:
+        """The number of kernels that ship."""
+        return len(self.served)
+
+    def conclusion(self) -> str:
+        """Some lines: the number of kernels, what they reach on given and other shapes, notes, and the files."""
+        def reached(loss: float) -> str:
+            return f"{1 - loss if self.goal == 'within' else math.exp(-loss):.3f}"
+
+        shares = "share of shapes within the slowdown" if self.goal == "within" else "share of the best speed"
+        lines = [f"{self.kernels} kernel{'s' * (self.kernels != 1)} for {self.operation} on {self.device}",
+                 f"{shares} on the given shapes: "
+                 + ", ".join(f"{name} {reached(loss)}" for name, loss in self.losses.items())]
+        lines += [f"{name}: {bound.text()}" for name, bound in (self.bounds.ways() if self.bounds else {}).items()
+                  if bound is not None]
+        lines.append(f"{len(self.deserving)} shapes deserve a kernel of their own; the rule is not sure of "
+                     f"{len(self.abstained)}")
+        return "\n".join([*lines, *self.notes, *(f"written: {path}" for path in self.files)])
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return {"operation": self.operation, "device": self.device, "goal": self.goal, "kernels": self.kernels,
+                "curve": [point.to_json() for point in self.curve],
+                "members": [served.to_json() for served in self.served], "rule": self.rule,
+                "losses": dict(self.losses), "bounds": None if self.bounds is None else self.bounds.to_json(),
+                "deserving": [own.to_json() for own in self.deserving],
+                "abstained": [problem.key for problem in self.abstained], "measuring": self.measuring.to_json(),
+                "files": [str(path) for path in self.files], "notes": list(self.notes)}
+
+
+def _configuration(configuration: Configuration) -> dict[str, Any]:
+    return {"kernel": configuration.kernel, "configuration": dict(configuration.settings)}
+

@@ -1,0 +1,152 @@
+"""The verb `dispatch`: chooses a few kernels for all shapes of an operation, with a rule, files and a proof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.operations.table import operation as operation_of
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import can_run
+from seqtune.kernels.say import Say, silent
+from seqtune.tuner.backends import discovery
+
+from ...errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError, shown, warned
+from ..checking import check_allowed
+from ..inputs import as_device, as_problems, check_folder, check_journal, check_own_journal, check_positive
+from .shapes import Shapes
+
+if TYPE_CHECKING:
+    from seqtune.data.dataset import Dataset
+
+    from .results import Dispatched
+    from .stages import Question
+
+DEFAULT_DEVICE = "llvm:0"
+FRESH = 100  # shapes of the bound: 97 of 100 within the factor promise 93 % with 90 % confidence
+
+
+def dispatch(operation: str, shapes: object = None, device: Device | str | None = None, *,
+             kernels: int | Literal["auto"] = "auto", goal: str = "mean", slowdown: float | None = None,
+             minutes: float | None = None, domain: Sequence[str] = (), data: str | Path | None = None,
+             checkpoint: str | Path | None = None, journal: str | Path | None = None, out: str | Path,
+             fresh: int = FRESH, seed: int = 0, progress: Say = silent, note: Say = warned) -> Dispatched:
+    """Choose a few kernels for the shapes of an operation, and a rule that picks one of them for any shape.
+
+    `shapes` are `Shapes`, a mapping from problems to weights (their shares of the run time), or several problems of the
+    `operation` in any accepted form (None: those of `data`). `device` is one of this machine (None: llvm:0), or of the
+    data. `kernels` is their number, or "auto": the smallest number whose next kernel gains under 0.5 % on held-out
+    shapes. `goal` is the geometric mean of the speed ("mean"), the mean of its worst tenth ("worst"), or the share of
+    shapes that are at most `slowdown` times as slow as their best ("within"; 1.10 by default). `minutes` limits the
+    call; all measurements are in the journal (None: the user's) at once, and the same call again goes on. `domain`
+    declares which shapes the files promise to serve, by ranges such as `m=1..4096` and constraints; features that it
+    does not name have the ranges of the shapes. With `data`, a data set, the folder of a collection or a journal,
+    nothing is measured. `checkpoint` expects the times of what is not measured (None: the predictor that answers;
+    without one, trees that learn from what is measured). `fresh` shapes of the domain are drawn and measured for the
+    bound. The files are written into the folder `out`. `progress` receives a line after each stage, `note` what the
+    user should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
+    """
+    from seqtune.predictor.dispatch.goal import Goal
+
+    from .stages import Question, dispatch_data
+
+    work, folder = operation_of(operation), Path(out)
+    check_folder(folder)
+    wanted = _shapes(operation, shapes) if shapes is not None or data is None else None
+    if kernels != "auto" and (isinstance(kernels, bool) or not isinstance(kernels, int) or kernels < 1):
+        raise MisuseError(f"kernels={shown(kernels)}; it must be auto or a whole number from 1 on")
+    for name, number in (("fresh", fresh), ("seed", seed)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise MisuseError(f"{name}={shown(number)}; it must be a whole number from 0 on")
+    if minutes is not None:
+        check_positive("minutes", minutes)
+    if slowdown is not None and goal != "within":
+        raise MisuseError(f"a slowdown is for the goal within, not for {goal!r:.40}")
+    question = Question(
+        work, Goal(goal, 1.1 if slowdown is None else slowdown),  # type: ignore[arg-type]  # it refuses other words
+        None if kernels == "auto" else kernels, tuple(domain), fresh, seed, checkpoint, folder, progress, note)
+    if data is not None:
+        content = _dataset(Path(data))
+        return dispatch_data(question, content, _device_of(content, device), wanted)
+    assert wanted is not None
+    return _measured(question, wanted, as_device(DEFAULT_DEVICE if device is None else device), minutes, journal)
+
+
+def _shapes(operation: str, shapes: object) -> dict[Problem, float]:
+    """The weights of the shapes. Raises MisuseError for fewer than two, other operations, and wrong weights."""
+    if isinstance(shapes, Shapes):
+        return shapes.by_problem
+    given = shapes if isinstance(shapes, Mapping) and "type" not in shapes else dict.fromkeys(as_problems(shapes), 1.0)
+    weights: dict[Problem, float] = {}
+    for problem, weight in zip(as_problems([*given]), given.values(), strict=True):
+        if problem.type != operation:
+            raise MisuseError(f"{problem.brief()} is no {operation}; a dispatch is for one operation")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            raise MisuseError(f"the weight {shown(weight)} of {problem.brief()} is not a number of at least 0")
+        weights[problem] = weights.get(problem, 0.0) + weight
+    if weights and not any(weights.values()):
+        raise MisuseError("all shapes have the weight 0; give a share of the run time, or leave the weights out")
+    return Shapes.of({problem: weight for problem, weight in weights.items() if weight > 0}).by_problem
+
+
+def _dataset(path: Path) -> Dataset:
+    """The data set of a file, a folder or a journal. Raises FormatError, MisuseError."""
+    from seqtune.data.dataset import Dataset
+    from seqtune.data.formats.dataset_file import read_dataset
+    from seqtune.data.journal.journal import Journal
+
+    if path.suffix not in (".sqlite", ".db"):
+        return read_dataset(path)
+    check_journal(path)
+    with Journal(path) as journal:
+        return Dataset.from_journal(journal)
+
+
+def _device_of(data: Dataset, device: Device | str | None) -> Device:
+    """The device of the data that is meant: one of theirs, one of this machine, or the only one. Raises DeviceError."""
+    if isinstance(device, Device):
+        return data.device(device.key)
+    if device is None or data.named(device):
+        return data.device(device)
+    try:
+        return data.device(as_device(device).name)
+    except DeviceError:
+        if device != DEFAULT_DEVICE:
+            raise
+        return data.device(None)
+
+
+def _measured(question: Question, shapes: Mapping[Problem, float], device: Device, minutes: float | None,
+              journal: str | Path | None) -> Dispatched:
+    """Dispatch by measuring on a device of this machine."""
+    from seqtune.data.journal.journal import Journal
+    from seqtune.tuner.measuring.deadline import Deadline
+    from seqtune.tuner.measuring.runner import Runner
+    from seqtune.tuner.measuring.tensor_limit import check_measurable
+    from seqtune.tuner.stop_request import interrupted_by_sigterm
+
+    from .measuring import Measuring
+    from .stages import dispatch_measured
+
+    if not can_run(device.backend):
+        raise MisuseError(f"kernels of {device.backend} cannot be run here, so there is nothing to measure; existing "
+                          "times can be used (--data)")
+    check_own_journal(journal)
+    discovery.check_present(device)
+    check_allowed(device.backend, {question.operation.name})
+    for problem in shapes:
+        check_measurable(problem)
+    deadline = Deadline(math.inf if minutes is None else 60 * minutes)
+    with interrupted_by_sigterm(), Journal(journal) as records, Runner(device) as runner:
+        records.add_device(device)
+        runner.start()
+        try:
+            return dispatch_measured(question, Measuring(device, records, runner, deadline), shapes)
+        except (KeyboardInterrupt, InterruptedTuning):
+            raise InterruptedTuning(f"stopped; all measurements are in {records.path}; run again to go on") from None
+        except UnavailableError as error:
+            raise DeviceError(f"{device.name} is not available any more ({error}); all measurements are in "
+                              f"{records.path}; run again to go on") from None

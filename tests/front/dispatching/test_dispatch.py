@@ -1,0 +1,272 @@
+"""A dispatch on simulated and real devices: what it measures, how it is stopped and goes on, and what it promises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqtune.api.dispatching import known, stages
+from seqtune.api.dispatching.measuring import Measuring, journal_seconds
+from seqtune.api.dispatching.results import Dispatched
+from seqtune.api.dispatching.run import dispatch
+from seqtune.api.dispatching.stages import Chooser, Question, dispatch_measured, domain_of
+from seqtune.data.journal.journal import Journal
+from seqtune.errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError
+from seqtune.integrations.miopen.formats.importing import read_files
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.columns import ProblemColumns
+from seqtune.kernels.space import SearchSpace
+from seqtune.kernels.task import MeasuredTask, Task
+from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.goal import Goal
+from seqtune.predictor.dispatch.matrix import matrix_of
+from seqtune.predictor.trees.cost_trees import TreesOptions
+from seqtune.tuner.measuring.deadline import Deadline
+from tests.support.fake_measurer import DEVICE, KERNEL
+from tests.support.measuring.synthetic_measurer import Killed, SyntheticMeasurer, true_seconds
+from tests.support.synthetic import DIRECT, WIDE, problems
+
+pytestmark = pytest.mark.usefixtures("fake_kernel")
+
+SHAPES = dict.fromkeys(problems(8, seed=4), 1.0 / 8)
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few shapes, trials and trees: nothing here depends on how good a rule is."""
+    monkeypatch.setattr(stages, "FURTHER", 12)
+    monkeypatch.setattr(known, "TreesOptions", lambda models: TreesOptions(rounds=20, models=models, threads=1))
+
+
+def question(folder: Path, kernels: int | None = 3, fresh: int = 0, domain: Sequence[str] = (),
+             said: list[str] | None = None) -> Question:
+    lines: list[str] = [] if said is None else said
+    return Question(operation("conv2d"), Goal(), kernels, tuple(domain), fresh, 0, None, folder / "out", lines.append,
+                    lines.append)
+
+
+def run(folder: Path, measurer: SyntheticMeasurer, deadline: Deadline | None = None, **options: Any) -> Dispatched:
+    with Journal(folder / "journal.sqlite") as journal:
+        return dispatch_measured(question(folder, **options),
+                                 Measuring(WIDE, journal, measurer, deadline or Deadline()), SHAPES)
+
+
+def test_members_their_rule_and_files_come_from_few_measurements(tmp_path: Path) -> None:
+    measurer = SyntheticMeasurer()
+    said: list[str] = []
+    result = run(tmp_path, measurer, said=said)
+    assert result.kernels == 3
+    assert [point.kernels for point in result.curve] == [1, 2, 3]
+    assert sum(len(served.problems) for served in result.served) == len(SHAPES)
+    assert sum(served.weight for served in result.served) == pytest.approx(1)
+    assert result.losses["rule"] <= min(result.losses["single"], result.losses["default"]) + 1e-9
+    measured = result.measuring
+    assert measured.shapes == len(SHAPES)
+    assert measured.known <= max(0.2 * measured.shapes * measured.candidates, 4 * measured.shapes)
+    assert measured.complete
+    assert [path.name for path in result.files] == [f"dispatch.{ending}" for ending in ("json", "h", "c", "py", "html")]
+    assert all(path.stat().st_size for path in result.files)
+    loaded = Dispatcher.load(result.files[0])
+    answers = loaded.choose_many(ProblemColumns.of([*SHAPES]))
+    for number, served in enumerate(result.served):
+        for problem in served.problems:
+            assert answers.members[[*SHAPES].index(problem)] == number
+            assert served.member in SearchSpace(DIRECT, problem, WIDE), "valid wherever it is answered"
+    assert any(line.startswith("candidates: ") for line in said)
+    assert any(line.startswith("measuring: ") for line in said)
+    assert any(line.startswith("members: ") for line in said)
+    assert result.conclusion().startswith("3 kernels for conv2d on fake:wide\n")
+    assert result.to_json()["measuring"]["complete"] is True
+
+
+@pytest.mark.slow
+def test_the_same_call_again_measures_nothing(tmp_path: Path) -> None:
+    run(tmp_path, SyntheticMeasurer(), fresh=2)
+    again = SyntheticMeasurer()
+    result = run(tmp_path, again, fresh=2)
+    assert (again.alone, again.together, result.measuring.measured) == ([], [], 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), Killed()])
+def test_what_is_stopped_or_killed_loses_and_repeats_nothing(tmp_path: Path, end: BaseException) -> None:
+    first, second = SyntheticMeasurer(88, end), SyntheticMeasurer()
+    with pytest.raises((KeyboardInterrupt, InterruptedTuning, Killed)):
+        run(tmp_path, first)
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        assert {(record.problem, record.configuration) for record in journal.records()} == {*first.alone}
+    run(tmp_path, second)
+    assert second.alone
+    assert not {*first.alone} & {*second.alone}
+
+
+def test_time_that_ends_early_leaves_a_result_that_says_so(tmp_path: Path) -> None:
+    ticks = iter(range(10_000))
+    result = run(tmp_path, SyntheticMeasurer(), Deadline(150.0, lambda: float(next(ticks))), fresh=3)
+    assert not result.measuring.complete
+    assert any("the same call again goes on" in note for note in result.notes)
+    assert result.bounds is None
+    assert any("fresh shapes" in note for note in result.notes)
+
+
+@pytest.mark.slow
+def test_fresh_shapes_are_judged_against_the_best_of_a_search(tmp_path: Path) -> None:
+    result = run(tmp_path, SyntheticMeasurer(), fresh=9)
+    assert result.bounds is not None
+    assert result.bounds.rule.shapes == 9
+    assert result.bounds.rule.mean <= result.bounds.raced.mean <= 1
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        fresh = [problem for problem in journal.problems() if problem not in SHAPES]
+        assert len(fresh) == 9
+        for problem in fresh:
+            task = Task.of(problem, WIDE)
+            assert len(journal.trials(problem, WIDE, task.kernels)) >= min(40, len(task))
+
+
+def test_times_of_sessions_are_on_one_level(tmp_path: Path) -> None:
+    problem = next(iter(SHAPES))
+    task = Task.of(problem, WIDE)
+    ran = [each for each in task if math.isfinite(true_seconds(problem, each))]
+    near = sorted(ran, key=lambda each: true_seconds(problem, each))[:5]
+
+    class Slower(SyntheticMeasurer):
+        factor = 1.0
+
+        def _measurement(self, problem: Problem, configuration: Any) -> Any:
+            measurement = super()._measurement(problem, configuration)
+            return type(measurement)(measurement.status, tuple(self.factor * each for each in measurement.samples))
+
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        measurer = Slower()
+        measuring = Measuring(WIDE, journal, measurer, Deadline())
+        measuring.compare(task, near[:3])
+        measurer.factor = 1.5  # the machine became slower
+        measuring.compare(task, [near[0], *near[3:]])
+        seconds = journal_seconds(journal, task)
+        for configuration in near:
+            assert seconds[task.number(configuration)] == pytest.approx(true_seconds(problem, configuration), rel=0.02)
+        assert measuring.are_compared(task, near[:3])
+        assert not measuring.are_compared(task, near[1:4])
+        assert np.isnan(seconds).sum() == len(task) - 5
+
+
+def test_a_domain_without_a_valid_candidate_is_refused(tmp_path: Path) -> None:
+    shapes = [Problem.make("gemm", m=m, n=4, k=5) for m in (3, 6)]
+    tasks = [MeasuredTask.of_times(Task.of(problem, DEVICE, [KERNEL]), {}) for problem in shapes]
+    matrix = matrix_of(tasks, [tasks[0].task.default], np.array([0.5, 0.5]),
+                       lambda task, numbers: np.zeros(len(numbers)))
+    asked = replace(question(tmp_path), operation=operation("gemm"), kernels=1)
+    Chooser.of(asked, matrix, {KERNEL.name: KERNEL}, DEVICE, domain_of(replace(asked, domain=("m=1..99",)), shapes))
+    with pytest.raises(MisuseError, match=r"no candidate is valid for any shape of the domain: m=200\.\.300"):
+        Chooser.of(asked, matrix, {KERNEL.name: KERNEL}, DEVICE,
+                   domain_of(replace(asked, domain=("m=200..300",)), shapes))
+    with pytest.raises(MisuseError, match="obeys the constraints"):
+        run(tmp_path, SyntheticMeasurer(), domain=["c > 100000"])
+
+
+def test_more_kernels_than_candidates_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match="5000 kernels are asked for, and the shapes have"):
+        run(tmp_path, SyntheticMeasurer(), kernels=5000)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"shapes": []}, "no shapes"),
+    ({"shapes": ["gemm m=1 n=8 k=8"]}, "the only shape"),
+    ({"shapes": {"gemm m=1 n=8 k=8": 0, "gemm m=2 n=8 k=8": 0}}, "weight 0"),
+    ({"shapes": {"gemm m=1 n=8 k=8": -1, "gemm m=2 n=8 k=8": 1}}, "not a number of at least 0"),
+    ({"shapes": ["gemm m=1 n=8 k=8", "conv2d c=8 h=8 w=8 k=8 r=1 s=1"]}, "is no gemm"),
+    ({"kernels": 0}, "from 1 on"),
+    ({"kernels": "some"}, "from 1 on"),
+    ({"goal": "best"}, "is no goal"),
+    ({"slowdown": 1.2}, "is for the goal within"),
+    ({"goal": "within", "slowdown": 0.9}, "impossible"),
+    ({"minutes": 0}, "positive"),
+    ({"fresh": -1}, "from 0 on"),
+    ({"seed": -1}, "from 0 on"),
+    ({"device": "llvm:none"}, "no device"),
+    ({"device": "miopen:gfx906_60"}, "cannot be run here"),
+    ({"operation": "nothing"}, "nothing"),
+    ({"data": "missing.parquet"}, "missing.parquet"),
+    ({"journal": "missing/journal.sqlite"}, "does not exist"),
+    ({"out": "missing/out"}, "does not exist"),
+])
+def test_wrong_input_gets_one_line(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    given = {"operation": "gemm", "shapes": ["gemm m=1 n=8 k=8", "gemm m=2 n=8 k=8"],
+             "journal": tmp_path / "journal.sqlite", "out": tmp_path / "out", **options}
+    with pytest.raises(MisuseError, match=message) as refused:
+        dispatch(given.pop("operation"), given.pop("shapes"), **given)
+    assert refused.value.exit_code == 2
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+class _Vanishing:
+    """A runner whose device goes away after a look."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def __enter__(self) -> _Vanishing:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def measure(self, *arguments: object) -> Iterator[Any]:
+        raise UnavailableError("the driver is gone")
+        yield
+
+
+def test_a_device_that_vanishes_is_named_with_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.tuner.measuring.runner.Runner", _Vanishing)
+    with pytest.raises(DeviceError, match=r"not available any more .*the driver is gone.*journal.sqlite"):
+        dispatch("gemm", ["gemm m=1 n=16 k=16", "gemm m=2 n=16 k=16"], journal=tmp_path / "journal.sqlite",
+                 out=tmp_path / "out")
+
+
+def _find_db(path: Path) -> Path:
+    """Times of two solvers, each for channels of its own, and of a third that is known for a few problems alone."""
+    lines = []
+    for channels in range(8, 88, 2):
+        few, many, third = (f"{time:g},0,miopenConvolutionFwdAlgoDirect"
+                            for time in (channels / 40, 1 + channels / 1000, 0.3))
+        solvers = [f"ConvAsm1x1U:{few}", f"ConvOclDirectFwd1x1:{many}"]
+        solvers += [f"ConvDirectNaiveConvFwd:{third}"] * (channels in (20, 40))
+        lines.append(f"{channels}-28-28-1x1-256-28-28-32-0x0-1x1-1x1-0-NCHW-FP32-F={';'.join(solvers)}\n")
+    (path / "gfx906_60.HIP.fdb.txt").write_text("".join(lines))
+    data, _ = read_files([path / "gfx906_60.HIP.fdb.txt"])
+    data.write(path / "find.parquet")
+    return path / "find.parquet"
+
+
+@pytest.mark.parametrize("goal", ["mean", "worst", "within"])
+def test_solver_times_of_a_find_db_are_used_without_a_device(tmp_path: Path, goal: str) -> None:
+    result = dispatch("convnd", data=_find_db(tmp_path), kernels=2, goal=goal, out=tmp_path / "out")
+    assert {served.member.kernel for served in result.served} == {"miopen.ConvAsm1x1U", "miopen.ConvOclDirectFwd1x1"}
+    assert result.measuring.measured == 0
+    assert result.losses["rule"] < result.losses["single"]
+    assert result.bounds is not None
+    assert result.bounds.rule.shapes == 10, "a quarter is held out"
+    assert {own.problem["c"] for own in result.deserving} <= {20, 40}
+    assert any("validity is not promised" in note for note in result.notes)
+
+
+@pytest.mark.slow
+def test_a_device_of_this_machine_gets_kernels_for_tiny_products(tmp_path: Path) -> None:
+    shapes = [f"gemm m={m} n={n} k=16" for m in (1, 8, 24) for n in (16, 32)]
+    result = dispatch("gemm", shapes, kernels=2, fresh=1, journal=tmp_path / "journal.sqlite", out=tmp_path / "out")
+    assert result.kernels == 2
+    assert result.losses["rule"] <= result.losses["single"] + 1e-9
+    data = dispatch("gemm", data=tmp_path / "journal.sqlite", out=tmp_path / "data", kernels=2)
+    assert data.measuring.measured == 0
+    assert data.kernels <= 2

@@ -1,0 +1,123 @@
+"""Shapes of tables, logs, models and named sets: what each counts, what is left out, and lines that are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seqtune.api.dispatching.shapes import Shapes, read_shapes
+from seqtune.errors import FormatError, MisuseError, ProblemError
+from seqtune.kernels.problem import Problem
+from tests.support.installation.optional import needs
+from tests.support.onnx_files import write_network
+
+
+def gemm(m: int, n: int = 8, k: int = 8) -> Problem:
+    return Problem.make("gemm", m=m, n=n, k=k)
+
+
+def write(folder: Path, text: str, name: str = "a.csv") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def parts(shapes: Shapes) -> dict[Problem, float]:
+    return dict(zip(shapes.problems, shapes.weights.round(6).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("text", [
+    "m,n,k,weight\n1,8,8,1\n2,8,8,3\n", "share;m;n;k\n25%;1;8;8\n0,75;2;8;8\n",
+    "m,n,k,count\n1,8,8,2\n2,8,8,5\n2,8,8,1\n", "type,m,n,k\ngemm,1,8,8\n" + 3 * "gemm,2,8,8\n"])
+def test_a_column_or_repeated_rows_tell_the_weights_of_a_table(tmp_path: Path, text: str) -> None:
+    assert parts(read_shapes("gemm", [write(tmp_path, text)])) == {gemm(1): 0.25, gemm(2): 0.75}
+
+
+def test_the_lines_of_a_log_are_counted_and_sources_count_the_same(tmp_path: Path) -> None:
+    log = write(tmp_path, 3 * "gemm m=1 n=8 k=8\n" + '{"type": "gemm", "m": 2, "n": 8, "k": 8}\n', "shapes.log")
+    table = write(tmp_path, "m,n,k,count\n2,8,8,400\n")
+    assert parts(read_shapes("gemm", [log, table])) == {gemm(1): 0.375, gemm(2): 0.625}
+
+
+def test_other_operations_are_left_out_with_their_number(tmp_path: Path) -> None:
+    lines = "gemm m=1 n=8 k=8\nconv2d c=4 h=8 k=4 r=3\ngemm m=2 n=8 k=8\n"
+    shapes = read_shapes("gemm", [source := write(tmp_path, lines, "a.txt")])
+    assert shapes.notes == (f"{source}: left out 1 of conv2d",)
+    rows = write(tmp_path, "m,n,k,count\n1,8,8,0\n2,8,8,1\n3,8,8,1\n")
+    assert read_shapes("gemm", [rows]).notes == (f"{rows}: left out 1 of weight 0",)
+
+
+def test_a_table_without_types_is_of_the_operation_that_is_asked_for(tmp_path: Path) -> None:
+    table = write(tmp_path, "m,n,k,scale_n,scale_k,dtype\n1,128,128,128,128,fp8_w8a8\n2,128,128,128,128,fp8_w8a8\n")
+    assert [problem.type for problem in read_shapes("scaled_gemm", [table]).problems] == 2 * ["scaled_gemm"]
+    assert len(read_shapes("conv2d", ["resnet18:2"]).problems) == 12
+
+
+@needs("onnx")
+def test_the_layers_of_a_model_count_as_often_as_they_occur(tmp_path: Path) -> None:
+    shapes = read_shapes("gemm", [str(write_network(tmp_path / "model.onnx")), write(tmp_path, "m,n,k\n1,8,8\n")])
+    assert shapes.notes
+    assert shapes.weights.sum() == pytest.approx(1)
+
+
+def test_aiters_untuned_table_is_read_as_aiter_means_it(tmp_path: Path) -> None:
+    rows = "M,N,K\n16, 1536, 7168\n32, 576, 7168\n"
+    table = write(tmp_path, rows, "a8w8_blockscale_untuned_gemm.csv")
+    first, _ = read_shapes("quantized_gemm", [table]).problems
+    assert first.brief() == "quantized_gemm m=16 n=1536 k=7168 dtype=fp8 weight_dtype=fp8 scale_n=128 scale_k=128"
+    header = "M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle\n"
+    row = "{},7168,512,{},torch.bfloat16,torch.bfloat16,False,False\n"
+    table = write(tmp_path, header + row.format(1, "False") + row.format(2, "True"), "bf16_untuned_gemm.csv")
+    assert [problem["bias"] for problem in read_shapes("quantized_gemm", [table]).problems] == ["no", "yes"]
+    assert len(read_shapes("gemm", [write(tmp_path, rows, "a8w8_untuned_gemm.csv")]).problems) == 2
+    table = write(tmp_path, header + row.format(1, "Perhaps"), "bf16_untuned_gemm.csv")
+    with pytest.raises(FormatError, match=r"bf16_untuned_gemm.csv:2: bias='Perhaps' is neither True nor False"):
+        read_shapes("quantized_gemm", [table])
+
+
+def test_ranges_are_drawn_by_the_seed_and_are_the_domain() -> None:
+    shapes = read_shapes("gemm", ["m=1..4096", "n=64,128", "k=256"], seed=1)
+    assert shapes.domain == ("m=1..4096", "n=64,128", "k=256")
+    assert 40 <= len(shapes.problems) <= 60
+    assert {problem["n"] for problem in shapes.problems} == {64, 128}
+    rows = sorted(problem.size("m") for problem in shapes.problems)
+    assert rows[0] < 4
+    assert rows[-1] > 2048
+    assert read_shapes("gemm", ["m=1..4096 n=64,128 k=256"], seed=1).problems == shapes.problems
+    assert read_shapes("gemm", ["m=1..4096 n=64,128 k=256"], seed=2).problems != shapes.problems
+
+
+def test_boxes_and_files_count_the_same_and_are_no_domain(tmp_path: Path) -> None:
+    table = write(tmp_path, "m,n,k\n7,7,7\n")
+    shapes = read_shapes("gemm", ["m=1..4 n=8 k=8", table, "m=64..512 n=8 k=8"])
+    assert shapes.domain == ()
+    assert parts(shapes)[gemm(7, 7, 7)] == pytest.approx(1 / 3, abs=1e-6)
+
+
+@pytest.mark.parametrize(("text", "name", "said"), [
+    ("m,n,k,weight\n1,8,8,1\n2,8,8,many\n", "a.csv", r"a\.csv:3: the weight is not a number of at least 0"),
+    ("m,n,k,weight\n1,8,8,-1\n2,8,8,1\n", "a.csv", r"a\.csv:2: the weight"),
+    ("m,n,k,weight\n1,8,8,nan\n2,8,8,1\n", "a.csv", r"a\.csv:2: the weight"),
+    ("m,n,k,weight\n1,8,8,0\n2,8,8,0\n", "a.csv", r"a\.csv has no shape of gemm \(2 of weight 0\)"),
+    ("gemm m=1 n=8 k=8\ngemm m=1\n", "a.log", r"a\.log:2: gemm needs n"),
+    ("m,n,k\n1,8,8\n2,8,x\n", "a.csv", r"a\.csv:3: k=x is not a whole number"),
+    ("conv2d c=4 h=8 k=4 r=3\n", "a.txt", r"a\.txt has no shape of gemm \(1 of conv2d\)"),
+    ("gemm m=1 n=8 k=8\ngemm m=1 n=8 k=8\n", "a.txt", r"gemm m=1 n=8 k=8 is the only shape; a rule needs several"),
+    ("", "a.txt", r"a\.txt holds no problem")])
+def test_what_is_no_shape_is_said_in_one_line(tmp_path: Path, text: str, name: str, said: str) -> None:
+    with pytest.raises(MisuseError, match=said) as error:
+        read_shapes("gemm", [write(tmp_path, text, name)])
+    assert "\n" not in str(error.value)
+
+
+def test_sources_and_operations_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ProblemError, match="no problem set and no file 'nothing'"):
+        read_shapes("gemm", ["nothing"])
+    with pytest.raises(MisuseError, match="gemm has no feature 'rows'"):
+        read_shapes("gemm", ["rows=1..8"])
+    with pytest.raises(MisuseError, match="the domain of gemm lacks n"):
+        read_shapes("gemm", ["m=1..8"])
+    with pytest.raises(ProblemError, match="no operation 'gem'"):
+        read_shapes("gem", ["resnet18"])
+    with pytest.raises(MisuseError, match="there are no shapes; a rule needs several"):
+        read_shapes("gemm", [])

@@ -1,0 +1,66 @@
+"""Tests of bounds: known limits, and that they hold on resampled data whose truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from seqtune.predictor.dispatch.bound import Bound, Bounds, least_share, mean_interval
+
+RESAMPLINGS = 200
+
+
+@pytest.mark.parametrize(("within", "count", "share"), [
+    (22, 22, 0.901), (58, 60, 0.914), (97, 100, 0.934), (145, 150, 0.939), (0, 10, 0.0), (1, 1, 0.1)])
+def test_the_least_share_is_that_of_clopper_and_pearson(within: int, count: int, share: float) -> None:
+    assert least_share(within, count) == pytest.approx(share, abs=6e-4)
+
+
+def planted(generator: np.random.Generator, count: int) -> np.ndarray:
+    """Losses as rules have them: two thirds near 0, others up to a quarter, and a few much slower."""
+    kind = generator.random(count)
+    return np.where(kind < 0.65, generator.exponential(0.01, count), np.where(
+        kind < 0.97, generator.exponential(0.08, count), generator.uniform(0.2, 0.6, count)))
+
+
+@pytest.mark.parametrize("count", [60, 150])
+def test_bounds_hold_in_nine_of_ten_resamplings(count: int) -> None:
+    truth = planted(np.random.default_rng(1), 400_000)
+    share, mean = float((truth <= math.log(1.1)).mean()), math.exp(-float(truth.mean()))
+    bounds = [Bound.of(planted(np.random.default_rng([2, count, seed]), count)) for seed in range(RESAMPLINGS)]
+    assert sum(bound.share <= share for bound in bounds) >= 0.9 * RESAMPLINGS
+    assert sum(bound.low <= mean <= bound.high for bound in bounds) >= 0.9 * RESAMPLINGS
+    assert np.median([bound.high - bound.low for bound in bounds]) < (0.05 if count == 60 else 0.03)
+
+
+@pytest.mark.parametrize("count", [22, 60, 150])
+def test_the_share_holds_with_its_confidence_whatever_the_truth(count: int) -> None:
+    limits = np.array([least_share(within, count) for within in range(count + 1)])
+    numbers = np.arange(count + 1)
+    ways = np.array([math.comb(count, number) for number in numbers.tolist()], float)
+    for truth in np.linspace(0.5, 0.995, 100).tolist():
+        chances = ways * truth**numbers * (1 - truth) ** (count - numbers)
+        assert chances[limits <= truth].sum() >= 0.9 - 1e-9
+
+
+def test_an_interval_has_the_mean_within_and_no_speed_above_the_best() -> None:
+    low, high = mean_interval(np.array([0.0] * 30 + [0.5]))
+    assert 0.0 <= low < 0.5 / 31 < high
+    assert mean_interval(np.array([0.2])) == (0.2, 0.2)
+    assert mean_interval(np.array([0.1, 0.1, 0.1])) == pytest.approx((0.1, 0.1))
+    same = Bound.of(np.array([0.0, 0.3, 0.01]))
+    assert same == Bound.of(np.array([0.0, 0.3, 0.01])), "the seed is fixed"
+    assert (same.shapes, same.within) == (3, 2)
+    assert "at most 10 % slower" in same.text()
+
+
+def test_the_part_where_a_rule_is_sure_has_its_own_bound() -> None:
+    first, raced = np.array([0.0, 0.5, 0.02, 0.4]), np.array([0.0, 0.1, 0.02, 0.0])
+    bounds = Bounds.of(first, raced, np.array([True, False, True, False]))
+    assert bounds.sure is not None
+    assert (bounds.rule.within, bounds.raced.within, bounds.sure.within, bounds.sure.shapes) == (2, 3, 2, 2)
+    nowhere = Bounds.of(first, raced, np.zeros(4, bool))
+    assert nowhere.sure is None
+    assert nowhere.to_json()["sure"] is None

@@ -1,0 +1,82 @@
+"""Tests of the matrix of shapes and candidates: slowness of what is measured, expected, invalid or unknown."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.predictor.dispatch.matrix import WORST, Matrix, matrix_of, most_helpful
+from tests.support.fake_measurer import DEVICE, KERNEL
+
+PROBLEMS = tuple(Problem.make("gemm", m=m, n=4, k=5) for m in (3, 6))
+CANDIDATES = tuple(Configuration.of("test.k", {"x": x, "y": 1}) for x in range(4))
+UNKNOWN, FAILS = math.nan, math.inf
+
+
+def matrix(seconds: list[list[float]], expected: list[list[float]]) -> Matrix:
+    count = len(seconds)
+    return Matrix(PROBLEMS[:count], CANDIDATES[:len(seconds[0])], np.array(seconds), np.array(expected),
+                  np.full(count, 1 / count))
+
+
+def test_measured_times_are_compared_with_the_best_measured_time() -> None:
+    (row,) = matrix([[2.0, 1.0, FAILS, 100.0]], [[UNKNOWN] * 4]).slowness()
+    assert row == pytest.approx([math.log(2), 0.0, WORST, WORST])
+
+
+def test_expected_cells_are_on_the_level_of_the_measured_ones_and_never_faster_than_the_best() -> None:
+    (row,) = matrix([[1.0, math.exp(0.2), UNKNOWN, UNKNOWN]], [[0.1, 0.3, 0.6, 0.0]]).slowness()
+    assert row == pytest.approx([0.0, 0.2, 0.5, 0.0])
+
+
+def test_a_row_without_measurements_is_as_expected_with_its_least_at_zero() -> None:
+    (row,) = matrix([[UNKNOWN, UNKNOWN, FAILS, UNKNOWN]], [[0.5, 0.2, 0.1, UNKNOWN]]).slowness()
+    assert row == pytest.approx([0.3, 0.0, WORST, WORST])
+
+
+def test_a_row_in_which_nothing_runs_or_is_known_is_as_slow_as_can_be() -> None:
+    rows = matrix([[FAILS, FAILS], [UNKNOWN, UNKNOWN]], [[0.0, 0.0], [UNKNOWN, UNKNOWN]]).slowness()
+    assert (rows == WORST).all()
+
+
+def test_cells_that_are_expected_beside_measured_ones_without_expectation_count_as_missing() -> None:
+    (row,) = matrix([[1.0, UNKNOWN]], [[UNKNOWN, 0.1]]).slowness()
+    assert row == pytest.approx([0.0, WORST])
+
+
+def test_parts_have_weights_that_sum_to_one() -> None:
+    whole = matrix([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]], [[UNKNOWN] * 3] * 2)
+    part = whole.take([1], [2, 0])
+    assert (part.problems, part.candidates) == (PROBLEMS[1:], (CANDIDATES[2], CANDIDATES[0]))
+    assert part.seconds.tolist() == [[1.0, 3.0]]
+    assert part.weights.tolist() == [1.0]
+
+
+def test_the_matrix_of_tasks_knows_what_is_measured_invalid_and_expected() -> None:
+    tasks = [Task.of(problem, DEVICE, [KERNEL]) for problem in PROBLEMS]
+    times = {CANDIDATES[0]: 2.0, CANDIDATES[1]: math.inf}
+    candidates = [*CANDIDATES[:3], Configuration.of("test.k", {"x": 9, "y": 9}), Configuration.of("other.k", {"x": 1})]
+
+    def expect(task: Task, numbers: np.ndarray) -> Floats:
+        return np.array([float(task[number]["x"]) for number in numbers.tolist()])
+
+    made = matrix_of([MeasuredTask.of_times(tasks[0], times), MeasuredTask.of_times(tasks[1], {})], candidates,
+                     np.array([0.5, 0.5]), expect)
+    assert made.seconds[0].tolist()[:2] == [2.0, math.inf]
+    assert np.isnan(made.seconds[0, 2])
+    assert (made.seconds[:, 3:] == math.inf).all(), "outside of the space, or of a kernel that does not solve the shape"
+    assert made.expected[1].tolist()[:3] == [0.0, 1.0, 2.0]
+    assert np.isnan(made.expected[:, 3:]).all()
+
+
+def test_the_most_helpful_candidates_lower_the_mean_of_the_fastest_one() -> None:
+    slowness = np.array([[0.0, 0.5, 0.2, 0.3], [0.9, 0.0, 0.2, 0.3]])
+    assert most_helpful(slowness, np.array([0.5, 0.5]), 4) == [2, 1, 0, 3]
+    assert most_helpful(slowness, np.array([0.9, 0.1]), 2) == [0, 1]
+    assert most_helpful(slowness, np.array([0.5, 0.5]), 3, chosen=[1]) == [1, 0, 2]
+    assert most_helpful(slowness, np.array([0.5, 0.5]), 9, chosen=[3])[0] == 3
