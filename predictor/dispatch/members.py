@@ -23,7 +23,7 @@ from .matrix import Matrix
 from .rule import cross_fitted
 from .tree import Whole
 
-EQUAL = 0.002  # of the loss: candidates that are closer than that are tried with their rules
+EQUAL = 0.001  # of the loss: candidates that are closer than that are tried with their rules
 NOISE = 0.002  # of the loss held out: rules that are closer than that are equal
 TRIED = 3  # candidates for each member
 MOST_SHAPES, ROOM = 1500, 4000  # of the shapes, and bytes of the rules, by which members are compared
