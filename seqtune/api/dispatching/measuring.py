@@ -10,7 +10,7 @@ import math
 import platform
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,11 +41,12 @@ class Measuring:
     journal: Journal
     measurer: Measurer
     deadline: Deadline
+    renew: Callable[[], None] = lambda: None  # called between two builds of a comparison: the next has a new worker
     measured: int = 0  # pairs of problem and configuration that this call measured
 
     def compare(self, task: Task, configurations: Sequence[Configuration]) -> None:
         """Compare configurations of a task in rounds. Raises OutOfTime at the deadline."""
-        compare_all(_Recording(self, task), task.problem, configurations, ROUNDS)
+        compare_all(_Recording(self, task), task.problem, configurations, ROUNDS, self.renew)
 
     def are_compared(self, task: Task, configurations: Sequence[Configuration]) -> bool:
         """Whether a session in the journal compared these configurations with each other, or they fail."""

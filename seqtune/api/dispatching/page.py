@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from seqtune.kernels.problem import Problem
-from seqtune.predictor.dispatch.bound import Bound
+from seqtune.predictor.dispatch.bound import FEWEST, Bound
 
 from .results import CurvePoint, Dispatched
 
@@ -70,7 +70,7 @@ def page(result: Dispatched) -> str:
         "<h2>The rule</h2>", f"<pre>{escape(result.rule)}</pre>",
         "<h2>What it promises for other shapes</h2>",
         *(_paragraphs(f"{way}: {bound.text()}." for way, bound in ways(result))
-          or ["<p>Nothing: no fresh shape was measured.</p>"]),
+          or [f"<p>Nothing: a bound needs at least {FEWEST} fresh shapes.</p>"]),
         "<h2>Shapes that deserve a kernel of their own</h2>",
         _table(("shape", "times as fast", "with"),
                [(own.problem.brief(), f"{own.gain:.2f}{'' if own.measured else ' (expected)'}",

@@ -18,7 +18,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.say import Say
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
-from seqtune.predictor.dispatch.bound import Bounds
+from seqtune.predictor.dispatch.bound import FEWEST, Bounds
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.matrix import WORST
 from seqtune.tuner.measuring.deadline import OutOfTime
@@ -29,7 +29,6 @@ from ...errors import KernelError, UnpreparedError
 from .measuring import Measuring
 
 TRIALS, FINALISTS = 40, 3  # of the search of a fresh shape
-FEWEST = 8  # shapes without which a bound says nothing: 8 of 8 promise 75 % with 90 % confidence
 
 
 @dataclass

@@ -50,14 +50,16 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     user should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
     """
     from seqtune.predictor.dispatch.goal import Goal
+    from seqtune.predictor.dispatch.rule import MOST_MEMBERS
 
     from .stages import Question, dispatch_data
 
     work, folder = operation_of(operation), Path(out)
     check_folder(folder)
     wanted = _shapes(operation, shapes) if shapes is not None or data is None else None
-    if kernels != "auto" and (isinstance(kernels, bool) or not isinstance(kernels, int) or kernels < 1):
-        raise MisuseError(f"kernels={shown(kernels)}; it must be auto or a whole number from 1 on")
+    if kernels != "auto" and (isinstance(kernels, bool) or not isinstance(kernels, int)
+                              or not 1 <= kernels <= MOST_MEMBERS):
+        raise MisuseError(f"kernels={shown(kernels)}; it must be auto or a whole number from 1 to {MOST_MEMBERS}")
     for name, number in (("fresh", fresh), ("seed", seed)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise MisuseError(f"{name}={shown(number)}; it must be a whole number from 0 on")
@@ -144,7 +146,7 @@ def _measured(question: Question, shapes: Mapping[Problem, float], device: Devic
         records.add_device(device)
         runner.start()
         try:
-            return dispatch_measured(question, Measuring(device, records, runner, deadline), shapes)
+            return dispatch_measured(question, Measuring(device, records, runner, deadline, runner.close), shapes)
         except (KeyboardInterrupt, InterruptedTuning):
             raise InterruptedTuning(f"stopped; all measurements are in {records.path}; run again to go on") from None
         except UnavailableError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -21,6 +21,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.say import Say
 from seqtune.kernels.task import Floats
+from seqtune.predictor.dispatch.bound import FEWEST
 from seqtune.predictor.dispatch.c_file import c_file
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
@@ -41,7 +42,7 @@ from .filling import cells, complete_members, fill, limit
 from .known import Known, known_here, known_in_data, solver_matrix
 from .measuring import Measuring
 from .page import page
-from .proof import FEWEST, FINALISTS, TRIALS, Losses, measure_fresh
+from .proof import FINALISTS, TRIALS, Losses, measure_fresh
 from .results import CurvePoint, Dispatched, Measured, OwnKernel, Served
 
 MOST_KERNELS = 10  # that the curve shows: with 8, sets lose under 1 % in all public data
@@ -300,8 +301,8 @@ def finish(chooser: Chooser, chosen: Chosen, dispatcher: Dispatcher, losses: Los
     served = tuple(Served(member, tuple(matrix.problems[row] for row in np.flatnonzero(members == number).tolist()),
                           float(matrix.weights[members == number].sum()))
                    for number, member in enumerate(dispatcher.members))
-    if bounds is None and losses.first:
-        notes.append(f"a bound needs at least {FEWEST} fresh shapes; there are {len(losses.first)}")
+    if bounds is None and question.fresh:
+        notes.append(f"no bound: it needs at least {FEWEST} fresh shapes, and there are {len(losses.first)}")
     if dispatcher.gap:
         notes.append(f"no member is promised {dispatcher.gap}")
     if not dispatcher.promised:
@@ -321,16 +322,22 @@ def finish(chooser: Chooser, chosen: Chosen, dispatcher: Dispatcher, losses: Los
 
 
 def write_files(question: Question, dispatcher: Dispatcher, notes: list[str]) -> tuple[Path, ...]:
-    """Write the dispatcher as JSON, C and Python; return the paths, of which the last is that of the page."""
+    """Write the dispatcher as JSON, C and Python; return the paths, of which the last is that of the page.
+
+    A language that cannot express it gets no file, but a note; files of an earlier call are removed.
+    """
     question.folder.mkdir(exist_ok=True)
     paths = {ending: question.folder / f"{NAME}{ending}" for ending in (".json", ".h", ".c", ".py", ".html")}
+    languages: dict[str, tuple[tuple[str, ...], Callable[[], tuple[str, ...]]]] = {
+        "C": ((".h", ".c"), lambda: c_file(dispatcher, NAME)), "Python": ((".py",), lambda: (python_file(dispatcher),))}
+    for language, (endings, texts) in languages.items():
+        try:
+            write_together(dict(zip([paths[ending] for ending in endings], texts(), strict=True)))
+        except MisuseError as error:
+            notes.append(f"no {language} file is written: {error}")
+            for ending in endings:
+                paths.pop(ending).unlink(missing_ok=True)
     dispatcher.save(paths[".json"])
-    try:
-        write_together(dict(zip((paths[".h"], paths[".c"]), c_file(dispatcher, NAME), strict=True)))
-    except MisuseError as error:
-        notes.append(f"no C file is written: {error}")
-        del paths[".h"], paths[".c"]
-    write_whole(paths[".py"], python_file(dispatcher))
     return tuple(paths.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -61,7 +62,7 @@ def dispatch(
         raise MisuseError("name the folder to write (--out FOLDER)")
     if not shapes and data is None:
         raise MisuseError("name the shapes (--shapes FILE, SET or m=1..4096), or a data set that has some (--data)")
-    if kernels != AUTO and not (kernels.isascii() and kernels.isdecimal() and int(kernels[:6]) > 0):
+    if kernels != AUTO and not re.fullmatch("0*[1-9][0-9]{0,8}", kernels, re.ASCII):
         raise MisuseError(f"--kernels {kernels!r:.40} is neither a number of kernels nor auto")
     wanted = read_shapes(operation, shapes, seed) if shapes else None
     for text in wanted.notes if wanted is not None else ():

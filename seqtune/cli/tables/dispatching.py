@@ -35,7 +35,7 @@ def dispatched(result: Dispatched) -> None:
                        str(len(served.problems)), named(served.problems))
     show(chosen)
     lines = [f"on the given shapes: {given(result)}"]
-    lines += [f"{way}: {bound.text()}" for way, bound in ways(result)] or ["no bound: no fresh shape was measured"]
+    lines += [f"{way}: {bound.text()}" for way, bound in ways(result)]
     lines += [f"{own.problem.brief()} deserves a kernel of its own: {own.gain:.2f} times as fast"
               f"{'' if own.measured else ', as expected'}" for own in result.deserving[:MOST_DESERVING]]
     if len(result.deserving) > MOST_DESERVING:

@@ -71,6 +71,7 @@ def test_the_answer_is_shown_with_the_knee_and_progress_stands_on_stderr(
     (["conv2d", "--shapes", "resnet18", "--out", "out", "--kernels", "many"],
      "--kernels 'many' is neither a number of kernels nor auto"),
     (["conv2d", "--shapes", "resnet18", "--out", "out", "--kernels", "0"], "--kernels '0' is neither"),
+    (["conv2d", "--shapes", "resnet18", "--out", "out", "--kernels", "9" * 5000], "is neither a number of kernels"),
     (["conv2d", "--shapes", "nothing.csv", "--out", "out"], "no problem set and no file 'nothing.csv'")])
 def test_a_misuse_is_one_line(words: list[str], said: str, given: Given, refused: Refused) -> None:
     assert said in refused("dispatch", *words)

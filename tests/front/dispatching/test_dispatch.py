@@ -130,6 +130,30 @@ def test_fresh_shapes_are_judged_against_the_best_of_a_search(tmp_path: Path) ->
             assert len(journal.trials(problem, WIDE, task.kernels)) >= min(40, len(task))
 
 
+def test_the_two_builds_of_a_comparison_have_workers_of_their_own(tmp_path: Path) -> None:
+    task, renewed = Task.of(next(iter(SHAPES)), WIDE), list[int]()
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        measurer = SyntheticMeasurer()
+        Measuring(WIDE, journal, measurer, Deadline(), lambda: renewed.append(len(measurer.together))).compare(
+            task, [task[number] for number in range(3)])
+        assert (renewed, len(measurer.together)) == ([1], 2)
+
+
+def test_a_language_that_cannot_write_the_rule_loses_its_old_files_and_the_page_says_so(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> str:
+        raise MisuseError("no words for it")
+
+    run(tmp_path, SyntheticMeasurer())
+    monkeypatch.setattr(stages, "python_file", refuse)
+    monkeypatch.setattr(stages, "c_file", refuse)
+    result = run(tmp_path, SyntheticMeasurer())
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"dispatch.json", "dispatch.html"}
+    assert {*result.files} == {*(tmp_path / "out").iterdir()}
+    assert "no C file is written: no words for it" in result.files[-1].read_text()
+    assert "no Python file is written: no words for it" in result.files[-1].read_text()
+
+
 def test_times_of_sessions_are_on_one_level(tmp_path: Path) -> None:
     problem = next(iter(SHAPES))
     task = Task.of(problem, WIDE)
@@ -182,8 +206,9 @@ def test_more_kernels_than_candidates_are_refused(tmp_path: Path) -> None:
     ({"shapes": {"gemm m=1 n=8 k=8": 0, "gemm m=2 n=8 k=8": 0}}, "weight 0"),
     ({"shapes": {"gemm m=1 n=8 k=8": -1, "gemm m=2 n=8 k=8": 1}}, "not a number of at least 0"),
     ({"shapes": ["gemm m=1 n=8 k=8", "conv2d c=8 h=8 w=8 k=8 r=1 s=1"]}, "is no gemm"),
-    ({"kernels": 0}, "from 1 on"),
-    ({"kernels": "some"}, "from 1 on"),
+    ({"kernels": 0}, "from 1 to 64"),
+    ({"kernels": 65}, "from 1 to 64"),
+    ({"kernels": "some"}, "from 1 to 64"),
     ({"goal": "best"}, "is no goal"),
     ({"slowdown": 1.2}, "is for the goal within"),
     ({"goal": "within", "slowdown": 0.9}, "impossible"),
@@ -220,6 +245,9 @@ class _Vanishing:
         pass
 
     def start(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     def measure(self, *arguments: object) -> Iterator[Any]:

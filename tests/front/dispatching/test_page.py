@@ -42,7 +42,7 @@ def test_the_page_loads_nothing_and_is_well_formed() -> None:
 
 def test_a_page_without_a_proof_says_so() -> None:
     seen = words(page(without_proof()))
-    assert "Nothing: no fresh shape was measured." in seen
+    assert "Nothing: a bound needs at least 8 fresh shapes." in seen
     assert seen.count("None.") == 2
 
 
