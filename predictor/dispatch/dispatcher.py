@@ -1,6 +1,7 @@
 """Dispatcher: a few kernels for all shapes of an operation, the rule that chooses among them, and where each is valid.
 
-It is saved as one JSON file, and written as C (`c_file`) or Python (`python_file`); all give the same answers.
+It is saved as one JSON file, and written as C (`c_file`) or Python (`python_file`). The files give the same answers for
+all sizes up to `Program.limits`, and none beyond them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
 from .domain import Domain
-from .facts import fact_columns
+from .facts import check_fact, fact_columns
 from .guards import NEVER, Guard
 from .rule import MOST_MEMBERS, Rule
 
@@ -70,7 +71,7 @@ class Dispatcher:
     rule: Rule
     domain: Domain
     fallback: int | None  # a member that is proved valid for every shape of the domain
-    gap: str = ""  # for which shapes of the domain no member may be valid; empty: proved that there are none
+    gap: str = ""  # for which shapes of the domain no member may be valid; empty: there are none, if `promised`
     promised: bool = True  # whether the guards are all that a member needs; recorded choices have no constraints
     evidence: Mapping[str, Any] = field(default_factory=dict)  # JSON for readers: the curve, the bounds
 
@@ -79,15 +80,15 @@ class Dispatcher:
            domain: Domain, evidence: Mapping[str, Any] | None = None) -> Dispatcher:
         """Make the guards of the members, of which the best fallback is proved; `kernels` are theirs, by name.
 
-        Without the device, or without a member's kernel, nothing is known of validity, and nothing promised. Raises
-        MisuseError.
+        Without the device, or without a member's kernel, nothing is known of validity: nothing is promised, and no
+        fallback proved. Raises MisuseError.
         """
         known = device is not None and all(member.kernel in kernels for member in members)
         guards = tuple(Guard.of(member, kernels[member.kernel], device) if known and device is not None else Guard(())
                        for member in members)
         versions = tuple(kernels[member.kernel].version if member.kernel in kernels else 0 for member in members)
-        fallback = next((number for number, guard in enumerate(guards) if guard.is_proved(domain)), None)
-        gap = "" if fallback is not None else _gap(guards, domain)
+        fallback = next((number for number, guard in enumerate(guards) if known and guard.is_proved(domain)), None)
+        gap = "" if fallback is not None or not known else _gap(guards, domain)
         return cls(device, tuple(members), versions, guards, rule, domain, fallback, gap, known, dict(evidence or {}))
 
     @property
@@ -102,12 +103,21 @@ class Dispatcher:
         member, second, sure, inside = (int(column[0]) for column in self.choose_many(ProblemColumns.of([problem])))
         return Choice(None if member < 0 else member, None if second < 0 else second, bool(sure), bool(inside))
 
-    def choose_many(self, columns: ProblemColumns) -> Choices:
-        """The answers for problems of the operation."""
-        inside = self.domain.contains(columns)
+    def valid_members(self, problem: Problem) -> list[int]:
+        """The members that are valid for a problem of the operation, in the order of the rule."""
+        scores, valid = self._scores(ProblemColumns.of([problem]))
+        order: list[int] = np.argsort(scores[0], kind="stable").tolist()
+        return order[:int(valid.sum())]
+
+    def _scores(self, columns: ProblemColumns) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The members' scores, FAR for a member that is not valid, and which are valid: both (shape, member)."""
         scores = self.rule.scores(fact_columns(self.rule.facts, columns))
         valid = np.column_stack([guard.holds(columns) for guard in self.guards])
-        scores = np.where(valid, scores, FAR)
+        return np.where(valid, scores, FAR), valid
+
+    def choose_many(self, columns: ProblemColumns) -> Choices:
+        """The answers for problems of the operation."""
+        inside, (scores, valid) = self.domain.contains(columns), self._scores(columns)
         order, count = np.argsort(scores, axis=1, kind="stable"), valid.sum(axis=1)
         seconds = order[:, 1] if len(self.members) > 1 else order[:, 0]
         return Choices(np.where(count > 0, order[:, 0], -1), np.where(count > 1, seconds, -1),
@@ -216,6 +226,10 @@ class _File(_Part):
         unknown = next((name for name in read if name not in names), None)
         if unknown is not None:
             raise FormatError(f"a condition or fact reads {unknown!r:.40}, which {work.name} does not have")
+        for fact in rule.facts:
+            check_fact(fact, work)
+        if self.fallback is not None and not self.promised:
+            raise FormatError("it names a fallback but promises nothing; dispatch anew")
         if rule.members != len(guards) or not (self.fallback is None or 0 <= self.fallback < len(guards)):
             raise FormatError(f"its rule has {rule.members} members and its fallback is {self.fallback}, for "
                               f"{len(guards)} members")

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtune.errors import ExpressionError
+from seqtune.errors import ExpressionError, FormatError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration
@@ -24,12 +25,16 @@ from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
+from ..c_source.expression import CExpression, CName, Words
+from ..c_source.names import feature_kind
+
 LARGEST = 1 << 62  # values beyond it are cut off there
 UNKNOWN = -LARGEST  # the value where a name that the expression reads is unknown
 USUAL_TILES = (32, 64, 128, 256)  # where the members do not tell theirs
 LEAST_TILE = 8
 MOST_TILES = 4
 FINE = 256  # parts of a whole in which ratios are counted
+_MAY_FAIL = (ast.Subscript, ast.Pow, ast.LShift, ast.RShift)  # a missing key, or a result that is too large
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +58,27 @@ def facts_of(operation: Operation, problems: Sequence[Problem], members: Sequenc
 
 
 def _fact(name: str, text: str) -> Fact | None:
-    """The fact of that text; None if it is too long for an expression."""
+    """The fact of that text; None if it is too long for an expression, or may fail for some shape."""
     try:
-        return Fact(name, Expression(text))
+        fact = Fact(name, Expression(text))
     except ExpressionError:
         return None
+    return None if any(isinstance(node, _MAY_FAIL) for node in ast.walk(fact.expression.tree)) else fact
+
+
+def check_fact(fact: Fact, work: Operation) -> None:
+    """Check that a fact, which reads only names of the operation, is a number for every shape. Raises FormatError."""
+    words, names = Words(), {feature.name: CName("0", feature_kind(feature)) for feature in work.features}
+    for name, expression in work.derived:
+        with suppress(ExpressionError):  # one that has no form in C is taken for a number
+            names.setdefault(name, CName("0", CExpression.of(expression, names, words).kind))
+        names.setdefault(name, CName("0", "i"))
+    try:
+        is_number = CExpression.of(fact.expression, names, words).kind != "w"
+    except ExpressionError as error:
+        raise FormatError(f"the fact {fact.expression.text!r:.60} cannot be computed: {error}") from None
+    if not is_number or any(isinstance(node, _MAY_FAIL) for node in ast.walk(fact.expression.tree)):
+        raise FormatError(f"the fact {fact.expression.text!r:.60} is not a number for every shape")
 
 
 def _plain(operation: Operation) -> list[Fact]:
@@ -164,8 +185,11 @@ def fact_columns(facts: Sequence[Fact], columns: ProblemColumns) -> NDArray[np.i
         for name in fact.expression.names:
             known &= columns.known[name]
         column = np.broadcast_to(np.asarray(fact.expression(columns.values)), len(columns))
-        values[:, number] = [UNKNOWN if value is None else max(-LARGEST, min(LARGEST, int(value)))
-                             for value in column.tolist()] if column.dtype == object else np.clip(
-                                 column, -LARGEST, LARGEST).astype(np.int64)
+        if column.dtype == object:
+            values[:, number] = [UNKNOWN if value is None or value != value else int(max(-LARGEST, min(LARGEST, value)))
+                                 for value in column.tolist()]
+        else:  # infinity is cut off, too; what is not a number (nan) is UNKNOWN
+            known &= column == column
+            values[:, number] = np.clip(np.where(known, column, 0), -LARGEST, LARGEST).astype(np.int64)
         values[~known, number] = UNKNOWN
     return values

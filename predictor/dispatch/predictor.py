@@ -16,7 +16,7 @@ from seqtune.kernels.registry import is_registered, kernel
 from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
-from .dispatcher import Choice, Dispatcher
+from .dispatcher import Dispatcher
 
 if TYPE_CHECKING:
     from ..proposing import Evidence
@@ -56,26 +56,25 @@ class DispatchedPredictor:
         device = self.dispatcher.device
         notes = [] if device is None or device.key == task.device.key else [
             f"{self.path.name} was made for {device.name}, not for {task.device.name}"]
-        choice = self._choice(task.problem)
-        if choice is not None and not choice.in_domain:
+        if self._serves(task.problem) and not self.dispatcher.choose(task.problem).in_domain:
             notes.append(f"{task.problem.brief()} is outside of the domain of {self.path.name}")
         return tuple(notes)
 
     def propose(self, tasks: Sequence[Task], count: int, evidence: Evidence | None = None) -> list[list[Candidate]]:
-        """Propose the rule's first two members, the others, and the safe default. Measurements change nothing."""
+        """Propose the valid members in the order of the rule, and the safe default. Measurements change nothing."""
         return [self._proposals(task)[:count] for task in tasks]
 
     def _proposals(self, task: Task) -> list[Candidate]:
-        members, choice = self.dispatcher.members, self._choice(task.problem)
-        order = [] if choice is None else [choice.member, choice.second, *range(len(members))]
-        valid = [members[number] for number in order if number is not None
-                 and task.find(members[number]) is not None]
-        first, second = (valid, [task.default]) if choice is None or choice.in_domain else ([task.default], valid)
-        return [Candidate(configuration) for configuration in dict.fromkeys([*first, *second])]
+        proposals = [task.default]
+        if self._serves(task.problem):
+            members = [self.dispatcher.members[number] for number in self.dispatcher.valid_members(task.problem)]
+            valid = [member for member in members if task.find(member) is not None]
+            in_domain = self.dispatcher.choose(task.problem).in_domain
+            proposals = [*valid, task.default] if in_domain else [task.default, *valid]
+        return [Candidate(configuration) for configuration in dict.fromkeys(proposals)]
 
-    def _choice(self, problem: Problem) -> Choice | None:
-        """The dispatcher's choice; None for a problem of another operation."""
-        return self.dispatcher.choose(problem) if problem.type == self.dispatcher.operation.name else None
+    def _serves(self, problem: Problem) -> bool:
+        return problem.type == self.dispatcher.operation.name
 
 
 def dispatched_predictor(path: str | Path) -> DispatchedPredictor:

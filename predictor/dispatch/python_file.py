@@ -80,8 +80,8 @@ def _holds(conditions, numbers):
 
 
 def _fact(compute):
-    value = _defined(lambda: int(compute()))
-    return UNKNOWN if isinstance(value, _Undefined) else _max(-LARGEST, _min(LARGEST, value))
+    value = _defined(compute)
+    return UNKNOWN if isinstance(value, _Undefined) or value != value else int(_max(-LARGEST, _min(LARGEST, value)))
 
 
 def _numbers(text):

@@ -192,7 +192,8 @@ def _read_dispatcher(folder: Path) -> None:
     from seqtune.predictor.dispatch.python_file import python_file
 
     dispatcher = Dispatcher.load(folder / "dispatch.json")
-    dispatcher.choose(Problem.make("gemm", m=64, n=64, k=64))
+    for m in (1, 64, 1 << 20):
+        dispatcher.choose(Problem.make("gemm", m=m, n=64, k=64))
     compile(python_file(dispatcher), "dispatch.py", "exec")
     c_file(dispatcher, "some")
 

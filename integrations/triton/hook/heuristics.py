@@ -1,6 +1,6 @@
 """Heuristics: the dictionary for triton.heuristics, which asks the file of a dispatch instead of a benchmark.
 
-Triton calls each function at every launch; a shape that was seen before costs a look-up.
+Triton calls each function at every launch; a shape that was seen before on the same GPU costs a look-up.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def heuristics(dispatcher: str | Path, *, names: Mapping[str, str] | None = None
                           "the parameters of one")
     given: dict[str, Any] = {"names": names, "device": device, "checkpoint": dispatcher, **features}
     pruning: Pruning = prune(predictor.dispatcher.operation.name, **given)["early_config_prune"]
-    known: dict[tuple[tuple[str, Value], ...], Mapping[str, Setting]] = {}
+    known: dict[tuple[str, tuple[tuple[str, Value], ...]], Mapping[str, Setting]] = {}
 
     def setting(name: str, arguments: Mapping[str, Any]) -> Setting:
         values = pruning.problem_features(arguments)
-        key = tuple(values.items())
+        gpu = pruning.asking.gpu()
+        key = gpu.key, tuple(values.items())
         if key not in known:
-            problem = Problem.make(pruning.kind, **values)
-            (first,) = answering(problem, pruning.asking.gpu(), dispatcher).propose(1)
+            (first,) = answering(Problem.make(pruning.kind, **values), gpu, dispatcher).propose(1)
             known[key] = dict(first.settings)
         return known[key][name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 import pytest
 
 from seqtune.errors import MisuseError
+from seqtune.kernels.devices.device import Device
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.answering import Answering, answering
 from tests.support.devices import described_gpu
 from tests.support.dispatchers import by_size, changed, saved
 
@@ -53,6 +57,25 @@ def test_heuristics_give_every_parameter_of_a_launch(file: Path) -> None:
     assert [launch["TILE_M"] for launch in launches] == [16, 128, 16]
     assert launches[0].keys() == {"TILE_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "SPLIT_K", "num_warps", "num_stages"}
     assert launches[0]["num_warps"] == 4
+
+
+def test_another_gpu_is_asked_anew(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from seqtune.hooks import asking
+
+    asked: list[str] = []
+
+    def answer(problem: Problem, device: Device, checkpoint: Path) -> Answering:
+        asked.append(device.name)
+        return answering(problem, device, checkpoint)
+
+    gpus = [described_gpu("triton", name) for name in ("h200", "a100", "h200", "a100")]
+    names = [gpu.name for gpu in gpus]
+    monkeypatch.setattr(asking, "running_device", lambda given: gpus.pop(0))
+    monkeypatch.setattr(import_module("seqtune.integrations.triton.hook.heuristics"), "answering", answer)
+    setting = st.heuristics(file, **SIZES)["BLOCK_M"]
+    for _ in names:
+        assert setting(arguments(512)) == 128
+    assert asked == names[:2]
 
 
 def test_arguments_that_can_never_work_are_refused_at_once(file: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from seqtune.errors import FormatError, MisuseError
+from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.operations.table import operation
@@ -19,7 +20,8 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.registry import families
 from seqtune.predictor.dispatch.dispatcher import Choice, Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
-from seqtune.predictor.dispatch.facts import Fact
+from seqtune.predictor.dispatch.facts import Fact, fact_columns
+from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import Rule
 from tests.support.devices import DEVICES
 from tests.support.guarded_members import random_dispatcher
@@ -74,7 +76,7 @@ def test_recorded_choices_promise_nothing() -> None:
     empty = np.zeros(0, np.int64)
     dispatcher = Dispatcher.of(members, {}, None, Rule(1, (), empty, empty, ()),
                                Domain.parse(operation("gemm"), ["m=1", "n=1..9", "k=1"]))
-    assert not dispatcher.promised
+    assert (dispatcher.promised, dispatcher.fallback, dispatcher.gap) == (False, None, "")
     assert dispatcher.choose(gemm(5, m=1)).member == 0
 
 
@@ -129,8 +131,12 @@ CHANGES: list[tuple[list[str | int], Any, str]] = [
     (["members", 0, "conditions"], ["m > 1"] * 500, "at most 200"), (["members", 0, "reads"], ["q"], "reads 'q'"),
     (["fallback"], 7, "its fallback is 7"), (["fallback"], True, "fallback"), (["rule", "members"], 5, "rule has 5"),
     (["rule"], {}, "rule"), (["rule", "facts"], [["q", "q"]], "reads 'q'"), (["domain"], ["m=1..9"], "lacks n, k"),
+    (["promised"], False, "names a fallback but promises nothing"),
     (["domain"], ["m=1..9"] * 300, "at most 200"), (["device"], {"name": "x"}, "a device needs backend"),
     (["more"], 1, "more: Extra inputs"), (["gap"], 3, "gap: Input should be a valid string")]
+NO_FACTS = ("dtype", "'a'", "m if m > 4 else dtype", "{8: 1}[m]", "dtype + 1", "dtype < 3", "2 ** m", "m << n",
+            "(m, n)", "4e18 ** m", "m >> -1", "-trans_a")
+CHANGES += [(["rule", "facts"], [["x", text]], "the fact ") for text in NO_FACTS]
 
 
 @pytest.mark.parametrize(("path", "value", "reason"), CHANGES, ids=lambda value: str(value)[:30])
@@ -156,6 +162,32 @@ def test_what_is_no_dispatcher_gets_one_line(text: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(FormatError, match="cannot read"):
         Dispatcher.load(tmp_path / "missing.json")
+
+
+INFINITE = " * ".join(["4e18"] * 17)
+
+
+@pytest.mark.parametrize("text", [f"m * {INFINITE}", f"-m * {INFINITE}", f"{INFINITE} * m - {INFINITE} * n", "m / n",
+                                  "m // (m - 4)", "m * 0.5", "trans_a == 'no'", "m ^ -n", "m % (n - m)",
+                                  " * ".join(["m"] * 40)])
+def test_a_fact_is_a_number_for_every_shape_in_numpy_and_in_the_python_file(text: str) -> None:
+    facts, domain = (Fact("x", Expression(text)),), Domain.parse(operation("gemm"), ["m=1..64", "n=1..64", "k=1"])
+    empty, names = np.zeros(0, np.int64), dict[str, Any]()
+    rule = Rule(1, facts, empty, empty, ())
+    dispatcher = Dispatcher.of([Configuration.of("toy.tiles", {"tile": 1})], {"toy.tiles": TOY}, CPU, rule, domain)
+    written = python_file(Dispatcher.from_json(dispatcher.to_json())).replace("_score([", "_kept([")
+    values: list[list[int]] = []
+
+    def kept(facts: list[int]) -> list[int]:
+        values.append(facts)
+        return [0]
+
+    names["_kept"] = kept
+    exec(written, names)
+    columns = domain.sample(200, np.random.default_rng(0))
+    for m, n in zip(columns.values["m"].tolist(), columns.values["n"].tolist(), strict=True):
+        names["choose"](m=m, n=n)
+    assert values == fact_columns(facts, columns).tolist()
 
 
 def test_facts_that_no_feature_gives_are_refused() -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seqtune.errors import CheckpointError, FormatError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import answering, answering_many, propose_many
+from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.domain import Domain
+from seqtune.predictor.dispatch.rule import Rule
+from seqtune.predictor.dispatch.tree import Tree
 from seqtune.predictor.predictors import named_predictor
 from tests.support.devices import device_of
 from tests.support.dispatchers import by_size, saved
@@ -55,6 +61,17 @@ def test_many_problems_are_answered_by_one_predictor(file: Path, members: list[C
     proposed = propose_many(list(answered.values()), 1)
     assert [candidates[0].configuration for candidates in proposed] == members[::-1]
     assert not unsolved
+
+
+def test_all_members_are_proposed_in_the_order_of_the_rule(tmp_path: Path) -> None:
+    task = Task.of(LARGE, DEVICE)
+    members = [task[number] for number in range(0, len(task), len(task) // 5)][:5]
+    tree = Tree(tuple(range(5)), np.zeros(0, np.int64), np.array([[3, 1, 4, 2, 0]]))
+    rule = Rule(5, (), np.zeros(0, np.int64), np.zeros(0, np.int64), (tree,))
+    families = {name: kernel(name) for name in {member.kernel for member in members}}
+    file = saved(tmp_path, Dispatcher.of(members, families, DEVICE, rule, Domain.of_shapes([LARGE])))
+    asked = answering(LARGE, DEVICE, file)
+    assert list(asked.propose(5)) == [members[number] for number in (4, 1, 3, 0, 2)]
 
 
 def test_what_it_cannot_answer_is_one_line(file: Path, tmp_path: Path) -> None:
