@@ -36,7 +36,7 @@ class Bound:
     within: int  # of these at most `factor` times as slow as their best
     factor: float
     confidence: float
-    share: float  # at least this share of all such shapes is within the factor, with that confidence
+    share: float  # at least this share of shapes from the same draw is within the factor, with that confidence
     mean: float  # geometric mean of best time / time over the sample
     low: float  # the interval of that mean, with that confidence
     high: float
@@ -51,9 +51,10 @@ class Bound:
 
     def text(self) -> str:
         """The bound as a sentence."""
-        return (f"with {100 * self.confidence:g} % confidence at least {100 * self.share:.1f} % of such shapes are at "
-                f"most {100 * (self.factor - 1):.3g} % slower than their best ({self.within} of {self.shapes} were); "
-                f"on average {self.mean:.3f} of the best speed ({self.low:.3f} to {self.high:.3f})")
+        return (f"with {100 * self.confidence:g} % confidence at least {100 * self.share:.1f} % of shapes like these "
+                f"are at most {100 * (self.factor - 1):.3g} % slower than their best ({self.within} of "
+                f"{self.shapes} were); on average {self.mean:.3f} of the best speed "
+                f"({self.low:.3f} to {self.high:.3f})")
 
     def to_json(self) -> dict[str, float]:
         """A JSON object."""
@@ -65,14 +66,15 @@ class Bounds:
     """The bounds of the three ways to use a dispatcher."""
 
     rule: Bound  # the rule's first member
-    raced: Bound  # the faster of its first two, timed once for each shape
+    raced: Bound | None  # the faster of its first two, each timed once; None if they were not raced
     sure: Bound | None  # the rule's first member where it is sure; None for fewer than FEWEST shapes
 
     @classmethod
-    def of(cls, first: Floats, raced: Floats, sure: NDArray[np.bool_], factor: float = 1.1,
+    def of(cls, first: Floats, raced: Floats | None, sure: NDArray[np.bool_], factor: float = 1.1,
            confidence: float = CONFIDENCE, seed: int = 0) -> Bounds:
         """The bounds from losses of fresh shapes, (shape,), and a mask of those where the rule is sure."""
-        return cls(Bound.of(first, factor, confidence, seed), Bound.of(raced, factor, confidence, seed),
+        return cls(Bound.of(first, factor, confidence, seed),
+                   None if raced is None else Bound.of(raced, factor, confidence, seed),
                    Bound.of(first[sure], factor, confidence, seed) if sure.sum() >= FEWEST else None)
 
     def to_json(self) -> dict[str, Any]:

@@ -28,18 +28,18 @@ class Matrix:
     problems: tuple[Problem, ...]  # (shape,)
     candidates: tuple[Configuration, ...]  # (candidate,)
     seconds: Floats  # (shape, candidate) infinite: it fails or is not valid there; NaN: not measured
-    expected: Floats  # (shape, candidate) log(time / best time) that a predictor expects; NaN: unknown
+    expected: Floats  # (shape, candidate) expected log(time / best time); infinite: not valid; NaN: unknown
     weights: Floats  # (shape,) positive, with the sum 1
 
     @property
     def valid(self) -> np.ndarray:
-        """A mask of the cells that are not known to fail: (shape, candidate)."""
-        return np.asarray(~np.isinf(self.seconds))
+        """A mask of the cells whose candidate is in the search space of the shape: (shape, candidate)."""
+        return np.asarray(~np.isinf(self.expected))
 
     @property
-    def known(self) -> np.ndarray:
-        """A mask of the cells that need no measurement: (shape, candidate)."""
-        return np.asarray(~np.isnan(self.seconds))
+    def known(self) -> int:
+        """The number of valid cells that were measured, including those that failed."""
+        return int((self.valid & ~np.isnan(self.seconds)).sum())
 
     def log_times(self) -> Floats:
         """The logarithm of the time of each cell on the level of its row, (shape, candidate).
@@ -53,7 +53,7 @@ class Matrix:
         # fast cells count most: trees are most exact there
         importance = np.where(both, np.exp(-2 * np.minimum(np.nan_to_num(self.expected), WORST)), 0.0)
         total = importance.sum(axis=1)
-        differences = np.where(both, logs - self.expected, 0.0)
+        differences = np.subtract(logs, self.expected, out=np.zeros(logs.shape), where=both)
         levels = (importance * differences).sum(axis=1) / np.where(total > 0, total, 1.0)
         # a measured row without an expectation has no level on which others could be expected
         levels = np.where((total > 0) | ~measured.any(axis=1), levels, np.nan)
@@ -92,7 +92,7 @@ def matrix_of(measured: Sequence[MeasuredTask], candidates: Sequence[Configurati
     `expect` returns log(time / best time) of configurations of a task, given by number; NaN where it knows nothing.
     """
     seconds = np.full((len(measured), len(candidates)), np.inf)
-    expected = np.full(seconds.shape, np.nan)
+    expected = np.full(seconds.shape, np.inf)
     columns: dict[str, list[int]] = {}
     for column, candidate in enumerate(candidates):
         columns.setdefault(candidate.kernel, []).append(column)

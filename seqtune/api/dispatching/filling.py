@@ -37,14 +37,14 @@ def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress
     """
     complete = True
     for turn in range(ROUNDS):
-        count = (limit(known, matrix) - cells(matrix)) // (ROUNDS - turn)
+        count = room(known, matrix) // (ROUNDS - turn)
         wanted = dict.fromkeys([] if turn else [cell for cell in first if np.isnan(matrix.seconds[cell])])
-        wanted |= dict.fromkeys(decisive(corrected(matrix), known.given, most, count))
+        wanted |= dict.fromkeys(decisive(corrected(matrix), most, count))
         if not wanted:
             continue
         matrix, complete = measure_cells(known, matrix, measuring, [*wanted])
-        progress(f"measuring: {cells(matrix)} of {known.given} x {len(matrix.candidates)} pairs of shape and candidate "
-                 f"are known, round {turn + 1} of {ROUNDS}")
+        progress(f"measuring: {matrix.known} of {len(known.tasks)} x {len(matrix.candidates)} pairs of shape and "
+                 f"candidate are known, round {turn + 1} of {ROUNDS}")
         if not complete:
             break
     return corrected(matrix), complete
@@ -53,22 +53,19 @@ def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress
 def complete_members(known: Known, matrix: Matrix, measuring: Measuring,
                      members: Sequence[int]) -> tuple[Matrix, bool]:
     """Measure members on all shapes, those that are expected to be fast first, as far as the limit allows."""
-    gaps = hopes(matrix)[:known.given, members]
+    gaps = hopes(matrix)[:, members]
     order = np.argsort(gaps - gaps.min(axis=1, keepdims=True), axis=None, kind="stable").tolist()
     missing = [(shape, members[member]) for shape, member in (divmod(index, len(members)) for index in order)
                if np.isnan(matrix.seconds[shape, members[member]])]
-    matrix, complete = measure_cells(known, matrix, measuring, missing[:max(0, limit(known, matrix) - cells(matrix))])
+    matrix, complete = measure_cells(known, matrix, measuring, missing[:room(known, matrix)])
     return corrected(matrix), complete
 
 
-def cells(matrix: Matrix) -> int:
-    """The number of cells with a measured time."""
-    return int(np.isfinite(matrix.seconds).sum())
-
-
-def limit(known: Known, matrix: Matrix) -> int:
-    """The number of cells that may be measured, those of the given shapes."""
-    return min(max(int(SHARE * matrix.valid[:known.given].sum()), LEAST * known.given), MOST * known.given)
+def room(known: Known, matrix: Matrix) -> int:
+    """The number of cells that may still be measured. Trials of searches count as cells."""
+    shapes = len(known.tasks)
+    most = min(int(SHARE * matrix.valid.sum()), MOST * shapes)
+    return max(0, max(most - known.searched, LEAST * shapes) - matrix.known)
 
 
 def measure_cells(known: Known, matrix: Matrix, measuring: Measuring,
@@ -95,8 +92,8 @@ def measure_cells(known: Known, matrix: Matrix, measuring: Measuring,
     return known.matrix(matrix.candidates), complete
 
 
-def decisive(matrix: Matrix, given: int, most: int, count: int) -> list[tuple[int, int]]:
-    """Up to `count` cells (shape, candidate) of the given shapes that are worth measuring, the most important first.
+def decisive(matrix: Matrix, most: int, count: int) -> list[tuple[int, int]]:
+    """Up to `count` cells (shape, candidate) that are worth measuring, the most important first.
 
     First come the cells of the `most` members and half as many challengers, those first that are nearest to the fastest
     member of their shape; then those of further challengers.
@@ -108,7 +105,7 @@ def decisive(matrix: Matrix, given: int, most: int, count: int) -> list[tuple[in
     begin, end = 0, most + most // 2 + 2
     while len(chosen) < count and begin < len(order):
         part = [(gaps[shape, candidate], shape, candidate) for candidate in order[begin:end]
-                for shape in np.flatnonzero(np.isnan(matrix.seconds[:given, candidate])).tolist()]
+                for shape in np.flatnonzero(np.isnan(matrix.seconds[:, candidate])).tolist()]
         chosen += [(shape, candidate) for _, shape, candidate in sorted(part)]
         begin, end = end, end + most
     return chosen[:max(0, count)]
@@ -126,7 +123,7 @@ def corrected(matrix: Matrix) -> Matrix:
     """The matrix whose expectations have the mean error that the measured cells of each candidate show."""
     logs = np.log(matrix.seconds)
     measured = np.isfinite(logs) & ~np.isnan(matrix.expected)
-    errors = np.where(measured, logs - matrix.expected, 0.0)
+    errors = np.subtract(logs, matrix.expected, out=np.zeros(logs.shape), where=measured)
     importance = np.where(measured, np.exp(-2 * np.minimum(np.nan_to_num(matrix.expected), WORST)), 0.0)
     rows = np.maximum(importance.sum(axis=1), 1e-9)
     offsets = np.zeros(matrix.seconds.shape[1])

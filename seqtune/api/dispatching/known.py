@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,12 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.predictor.answering import Answering, answering_many, propose_many
+from seqtune.predictor.dispatch.domain import Domain
+from seqtune.predictor.dispatch.guards import Guard
 from seqtune.predictor.dispatch.matrix import Matrix, matrix_of, most_helpful
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -24,25 +28,22 @@ from seqtune.predictor.trees.ranker import Ranker
 from ...errors import CheckpointError, KernelError, MisuseError
 
 FIRST = 5  # candidates that each shape proposes: the best of them lose 0.5 % to the whole space
-OTHERS = 2  # candidates that each further shape of the domain proposes
 FEWEST, MOST = 50, 200  # candidates of a matrix, if the spaces have so many
-FURTHER = 0.3  # weight of the further shapes together: what is only expected of them counts less
-UNIVERSAL = 5  # candidates that may be the fallback
+UNIVERSAL = 5  # candidates that are valid in the whole domain, of which one may be the fallback
+PROBES = 12  # random shapes of the domain for which they must be valid before that is proved
+PROVED = 50  # proofs that are tried, a tenth of a second each at most
 FIND = "find"  # Record.run of the times of MIOpen's find-dbs, which compare solvers whose settings are unknown
 
 
 @dataclass
 class Known:
-    """The tasks of the shapes on a device, with what is measured; and a checkpoint, or trees, for what is not.
-
-    After the given shapes may come others of the domain, of which nothing is measured.
-    """
+    """The tasks of the shapes on a device, with what is measured; and a checkpoint, or trees, for what is not."""
 
     device: Device
     tasks: list[MeasuredTask]
     weights: Floats  # (shape,) their sum is 1
-    given: int  # the number of given shapes
     answerings: Mapping[Problem, Answering] = field(default_factory=dict)  # empty: trees learn from what is measured
+    searched: int = 0  # trials of searches
     _trees: Ranker | None = None
     _expected: dict[tuple[Problem, bytes], Floats] = field(default_factory=dict)  # by problem and numbers
 
@@ -80,20 +81,27 @@ class Known:
 
         Of more than MOST, those stay that help most by what is expected.
         """
-        count = max(FIRST, min(FEWEST, math.ceil(1.5 * FEWEST / self.given)))
-        chosen = dict.fromkeys([*further, *(measured.task.default for measured in self.tasks[:self.given])])
-        for row, proposed in enumerate(self._proposals(count)):
-            chosen |= dict.fromkeys(proposed if row < self.given else proposed[:OTHERS])
+        count = max(FIRST, min(FEWEST, math.ceil(1.5 * FEWEST / len(self.tasks))))
+        chosen = dict.fromkeys([*further, *(measured.task.default for measured in self.tasks)])
+        for proposed in self._proposals(count):
+            chosen |= dict.fromkeys(proposed)
         matrix = self.matrix([*chosen])
         self._expected.clear()  # the numbers of the kept ones are others
         kept = most_helpful(matrix.slowness(), self.weights, min(MOST, len(chosen)), range(len(further)))
         ordered = sorted(kept, key=lambda column: (matrix.candidates[column].kernel, matrix.candidates[column].key))
         return matrix.take(candidates=ordered)  # in an order that does not depend on what is measured already
 
-    def universal(self, probes: Sequence[Problem]) -> list[Configuration]:
-        """The UNIVERSAL configurations that are valid for all probes of a domain and are expected to be fastest."""
+    def universal(self, domain: Domain, seed: int) -> list[Configuration]:
+        """The UNIVERSAL configurations that are expected to be fastest of those proved valid in the whole domain."""
+        tasks = [measured.task for measured in self.tasks]
+        inside = domain.contains(ProblemColumns.of([task.problem for task in tasks])).tolist()
+        tasks = [task for task, within in zip(tasks, inside, strict=True) if within]
         try:
-            tasks = sorted((Task.of(problem, self.device) for problem in probes), key=len)
+            probes = domain.sample(PROBES, np.random.default_rng(seed)).problems()
+        except MisuseError:  # too few random shapes obey the constraints
+            probes = []
+        try:
+            tasks = sorted([*tasks, *(Task.of(problem, self.device) for _, problem in probes)], key=len)
         except KernelError:
             return []
         shared = [*tasks[0]] if tasks else []
@@ -105,8 +113,10 @@ class Known:
                       if number >= 0]
         step = math.ceil(len(shared) / MOST) or 1
         matrix = self.matrix(shared[::step])
-        order = np.argsort(self.weights @ matrix.slowness(), kind="stable")[:UNIVERSAL]
-        return [matrix.candidates[column] for column in order.tolist()]
+        order = np.argsort(self.weights @ matrix.slowness(), kind="stable")[:PROVED]
+        ranked, kernels = (matrix.candidates[column] for column in order.tolist()), self.kernels
+        return [*islice((each for each in ranked
+                         if Guard.of(each, kernels[each.kernel], self.device).is_proved(domain)), UNIVERSAL)]
 
     def _proposals(self, count: int) -> list[list[Configuration]]:
         measured = [known.fastest(FIRST) for known in self.tasks]
@@ -120,24 +130,26 @@ class Known:
                 for fastest, known in zip(measured, self.tasks, strict=True)]
 
 
-def known_here(shapes: Mapping[Problem, float], others: Sequence[Problem], device: Device,
-               checkpoint: str | Path | None, seconds: Callable[[Task], Floats],
-               note: Callable[[str], object]) -> Known:
-    """What is known of shapes and of others on a device here; `seconds` are what a journal has of a task, by number.
+def known_here(shapes: Mapping[Problem, float], device: Device, checkpoint: str | Path | None,
+               seconds: Callable[[Task], Floats], note: Callable[[str], object]) -> Known:
+    """What is known of shapes on a device here; `seconds` are what a journal has of a task, by number.
 
-    Shapes that no kernel solves are left out, with a note. Raises KernelError if none is left, CheckpointError.
+    Shapes that no kernel solves are left out, with a note. Raises KernelError if none is left, and CheckpointError,
+    also for a `checkpoint` that expects no times.
     """
-    wanted = [*shapes, *others]
     try:
-        answered, unsolved = answering_many(wanted, device, checkpoint)
+        answered, unsolved = answering_many([*shapes], device, checkpoint)
     except CheckpointError:
         if checkpoint is not None:
             raise
         answered, unsolved = {}, {}
     tasks = {problem: asked.task for problem, asked in answered.items()}
     if any(asked.checkpoint is None or not asked.checkpoint.experts for asked in answered.values()):
+        if checkpoint is not None:
+            raise CheckpointError(f"the checkpoint {checkpoint} expects no times, by which kernels are chosen; name "
+                                  "another, or none: trees then learn from what is measured")
         answered = {}
-    for problem in wanted:
+    for problem in shapes:
         if not answered and problem not in unsolved:
             try:
                 tasks[problem] = Task.of(problem, device)
@@ -150,26 +162,19 @@ def known_here(shapes: Mapping[Problem, float], others: Sequence[Problem], devic
         note(f"{len(lacking)} of {len(shapes)} shapes have no kernel and are left out, such as "
              f"{lacking[0].brief()}: {unsolved[lacking[0]]}")
     solved = [problem for problem in shapes if problem in tasks]
-    further = [problem for problem in others if problem in tasks]
-    share = FURTHER * len(further) / max(1, len(others))
-    weights = np.append((1 - share) * shares([shapes[problem] for problem in solved]),
-                        np.full(len(further), share / max(1, len(further))))
-    return Known(device, [*(MeasuredTask(tasks[problem], seconds(tasks[problem])) for problem in solved),
-                          *(MeasuredTask(tasks[problem], np.full(len(tasks[problem]), np.nan)) for problem in further)],
-                 weights, len(solved), answered)
+    return Known(device, [MeasuredTask(tasks[problem], seconds(tasks[problem])) for problem in solved],
+                 shares([shapes[problem] for problem in solved]), answered)
 
 
-def known_in_data(data: Dataset, device: Device, operation: str, shapes: Mapping[Problem, float] | None) -> Known:
+def tasks_in_data(data: Dataset, device: Device, operation: str,
+                  shapes: Mapping[Problem, float] | None) -> list[MeasuredTask]:
     """What a data set has of an operation's shapes on a device (None: of all). Raises MisuseError if it has none."""
     own = data.on(device.key)
     tasks = [measured for part in (False, True) for measured in measured_tasks(own, part, warn=False)
              if measured.problem.type == operation and (shapes is None or measured.problem in shapes)]
     if not tasks:
         raise MisuseError(f"the data have no times of these shapes of {operation} on {device.name}")
-    known = Known(device, tasks, shares([1.0 if shapes is None else shapes[each.problem] for each in tasks]),
-                  len(tasks))
-    known.learn()
-    return known
+    return tasks
 
 
 def solver_matrix(data: Dataset, device: Device, operation: str, shapes: Mapping[Problem, float] | None) -> Matrix:

@@ -159,7 +159,11 @@ def _typical(task: Task, session: Iterable[Record]) -> Floats:
 
 
 def _joined(seconds: Floats, others: Floats) -> Floats:
-    """The seconds, and those of `others` that are not among them, scaled by what both have."""
-    both = np.isfinite(seconds) & np.isfinite(others)
-    factor = float(np.median(seconds[both] / others[both])) if both.any() else 1.0
+    """The seconds, and those of `others` that are not among them, scaled by what both have.
+
+    The factor is that of the better half of the shared ones, by `seconds`, as in `repeated_times`.
+    """
+    both = np.flatnonzero(np.isfinite(seconds) & np.isfinite(others))
+    better = both[np.argsort(seconds[both], kind="stable")][:(len(both) + 1) // 2]
+    factor = float(np.median(seconds[better] / others[better])) if len(better) else 1.0
     return np.where(np.isnan(seconds), factor * others, seconds)

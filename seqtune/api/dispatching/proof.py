@@ -1,4 +1,4 @@
-"""Proof: fresh shapes are measured against their own best of a search, and held-out shapes of data against theirs.
+"""Proof: fresh shapes are measured against their own best of a search.
 
 The best of a search is the least of its fastest trials after these were compared in rounds with the dispatcher's
 members, so that it is no lucky minimum.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.say import Say
 from seqtune.kernels.task import Task
@@ -26,7 +27,7 @@ from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
 from ...errors import KernelError, UnpreparedError
-from .measuring import Measuring
+from .measuring import CONTEST, Measuring
 
 TRIALS, FINALISTS = 40, 3  # of the search of a fresh shape
 
@@ -36,21 +37,15 @@ class Losses:
     """The losses of a dispatcher on shapes, log(time / best time)."""
 
     first: list[float] = field(default_factory=list)
-    raced: list[float] = field(default_factory=list)  # of the faster of the first two
+    raced: list[float] = field(default_factory=list)  # of the one of the first two that was faster when timed once
     sure: list[bool] = field(default_factory=list)
 
-    def add(self, seconds: Sequence[float], best: float, sure: bool) -> None:
-        """Add a shape by the seconds of the first two members, infinite where there is none or it fails."""
-        first, second = (_loss(each, best) for each in seconds)
-        self.first.append(first)
-        self.raced.append(min(first, second))
-        self.sure.append(sure)
-
     def bounds(self, factor: float, seed: int) -> Bounds | None:
-        """The bounds; None if there are fewer than FEWEST shapes."""
+        """The bounds; None if there are fewer than FEWEST shapes. Without races, that of races is None."""
         if len(self.first) < FEWEST:
             return None
-        return Bounds.of(np.array(self.first), np.array(self.raced), np.array(self.sure, bool), factor, seed=seed)
+        return Bounds.of(np.array(self.first), np.array(self.raced) if self.raced else None,
+                         np.array(self.sure, bool), factor, seed=seed)
 
 
 def measure_fresh(measuring: Measuring, problems: Sequence[Problem], dispatcher: Dispatcher,
@@ -83,18 +78,28 @@ def _add(losses: Losses, measuring: Measuring, task: Task, dispatcher: Dispatche
     trials = measuring.journal.trials(task.problem, task.device, task.kernels)
     fastest = sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]
     choice = dispatcher.choose(task.problem)
-    first, second = (None if each is None else dispatcher.members[each] for each in (choice.member, choice.second))
-    members = [each for each in (first, second) if each is not None and task.find(each) is not None]
-    wanted = list(dict.fromkeys([*members, *fastest]))
+    members = [dispatcher.members[each] for each in (choice.member, choice.second) if each is not None]
+    wanted = list(dict.fromkeys([*(each for each in members if task.find(each) is not None), *fastest]))
     if not measuring.are_compared(task, wanted):
         measuring.compare(task, wanted)
     seconds = measuring.seconds(task)
     times = {each: float(seconds[task.number(each)]) for each in wanted}
     best = min(times.values(), default=math.inf)
     if math.isfinite(best):
-        losses.add([math.inf if each is None else times.get(each, math.inf) for each in (first, second)], best,
-                   choice.sure)
+        losses.first.append(loss(times.get(members[0], math.inf) if members else math.inf, best))
+        winner = raced(measuring, task, members)
+        losses.raced.append(loss(math.inf if winner is None else times.get(winner, math.inf), best))
+        losses.sure.append(choice.sure)
 
 
-def _loss(seconds: float, best: float) -> float:
+def raced(measuring: Measuring, task: Task, members: Sequence[Configuration]) -> Configuration | None:
+    """The member that is faster in one sample of each, the first of the latest comparison; None without members."""
+    samples = {record.configuration: record.measurement.samples[0]
+               for record in measuring.journal.records(task.problem, task.device.key, run=CONTEST)
+               if record.measurement.samples}
+    return min(members, key=lambda each: samples.get(each, math.inf), default=None)
+
+
+def loss(seconds: float, best: float) -> float:
+    """log(time / best time), from 0 to log(MISSING); infinite seconds are a failure."""
     return min(WORST, max(0.0, math.log(seconds / best))) if math.isfinite(seconds) else WORST

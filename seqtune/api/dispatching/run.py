@@ -71,6 +71,11 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
         work, Goal(goal, 1.1 if slowdown is None else slowdown),  # type: ignore[arg-type]  # it refuses other words
         None if kernels == "auto" else kernels, tuple(domain), fresh, seed, checkpoint, folder, progress, note)
     if data is not None:
+        unused = {"minutes": minutes, "checkpoint": checkpoint, "journal": journal}
+        wrong = [word for word, value in unused.items() if value is not None]
+        if wrong:
+            raise MisuseError(f"{' and '.join(wrong)} cannot be combined with data: nothing is measured then, and "
+                              "trees learn from the data")
         content = _dataset(Path(data))
         return dispatch_data(question, content, _device_of(content, device), wanted)
     assert wanted is not None
@@ -113,12 +118,7 @@ def _device_of(data: Dataset, device: Device | str | None) -> Device:
         return data.device(device.key)
     if device is None or data.named(device):
         return data.device(device)
-    try:
-        return data.device(as_device(device).name)
-    except DeviceError:
-        if device != DEFAULT_DEVICE:
-            raise
-        return data.device(None)
+    return data.device(as_device(device).name)
 
 
 def _measured(question: Question, shapes: Mapping[Problem, float], device: Device, minutes: float | None,

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +19,10 @@ from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.say import Say
-from seqtune.kernels.task import Floats
+from seqtune.kernels.task import Floats, MeasuredTask
 from seqtune.predictor.dispatch.bound import FEWEST
 from seqtune.predictor.dispatch.c_file import c_file
-from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.dispatcher import Choices, Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import Fact, fact_columns, facts_of
 from seqtune.predictor.dispatch.goal import Goal
@@ -31,18 +30,18 @@ from seqtune.predictor.dispatch.guards import Guard
 from seqtune.predictor.dispatch.matrix import WORST, Matrix
 from seqtune.predictor.dispatch.members import Step, choose_members, generalises, knee
 from seqtune.predictor.dispatch.python_file import python_file
-from seqtune.predictor.dispatch.rule import Rule, learn_rule
+from seqtune.predictor.dispatch.rule import learn_rule
 from seqtune.tuner.measuring.deadline import OutOfTime
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
 from ...errors import MisuseError
 from ..collecting.collection import SECONDS, SECONDS_ELSEWHERE
-from .filling import cells, complete_members, fill, limit
-from .known import Known, known_here, known_in_data, solver_matrix
+from .filling import complete_members, fill, room
+from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import Measuring
 from .page import page
-from .proof import FINALISTS, TRIALS, Losses, measure_fresh
+from .proof import FINALISTS, TRIALS, Losses, loss, measure_fresh
 from .results import CurvePoint, Dispatched, Measured, OwnKernel, Served
 
 MOST_KERNELS = 10  # that the curve shows: with 8, sets lose under 1 % in all public data
@@ -50,9 +49,8 @@ WORTH = 0.1  # log of the gain from which on a shape deserves a kernel of its ow
 PROOF = 0.5  # share of the time that is kept for the bound
 LEARNING = 10  # shapes for each of which one is searched, where no checkpoint answers
 LEARNING_TIME = 0.4  # share of the time for the matrix that these searches take at most
-SAMPLE = 1000  # random shapes of the domain, of which some must have a valid candidate
-FURTHER = 100  # other shapes of the domain, like the given ones, from which the rule learns what is expected
-PROBES = 12  # corners, and random shapes, of the domain for which a fallback must be valid before it is proved
+SAMPLE = 1000  # random shapes of the domain: some of these, or of the given ones, must have a valid candidate
+HELD_OUT = 0.25  # share of the shapes of existing data that is kept for the bound
 NAME = "dispatch"  # of the files, and the prefix of the names in C
 
 
@@ -74,12 +72,14 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Members and their rule, from the shapes of a matrix."""
+    """Members and their dispatcher, from the shapes of a matrix."""
 
     matrix: Matrix
     steps: tuple[Step, ...]
     members: tuple[int, ...]  # candidates of the matrix
-    rule: Rule
+    dispatcher: Dispatcher
+    slowness: Floats  # (shape,) of what the dispatcher answers
+    answers: Choices  # of the dispatcher for the shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,37 +91,52 @@ class Chooser:
     kernels: Mapping[str, Kernel]  # of the candidates, by name; empty: nothing is known of validity
     domain: Domain
     everywhere: NDArray[np.bool_]  # (candidate,) whether it is proved valid in the whole domain
+    defaults: NDArray[np.int64]  # (shape,) the candidate that the library would take; -1: none of them
 
     @classmethod
-    def of(cls, question: Question, matrix: Matrix, kernels: Mapping[str, Kernel], device: Device,
-           domain: Domain) -> Chooser:
+    def of(cls, question: Question, matrix: Matrix, kernels: Mapping[str, Kernel], device: Device, domain: Domain,
+           defaults: Sequence[Configuration] = ()) -> Chooser:
         """Prove what can be proved. Raises MisuseError for too few candidates, or if none is valid in the domain."""
         count = len(matrix.candidates)
         if question.kernels is not None and question.kernels > count:
             raise MisuseError(f"{question.kernels} kernels are asked for, and the shapes have {count} candidates")
         guards = [Guard.of(each, kernels[each.kernel], device) for each in matrix.candidates] if kernels else []
-        if guards:
-            sample = domain.sample(SAMPLE, np.random.default_rng(question.seed))
-            if not np.any([guard.holds(sample) for guard in guards]):
-                raise MisuseError(f"no candidate is valid for any shape of the domain: {'; '.join(domain.texts())}")
-        return cls(question, device, kernels, domain, np.array([guard.is_proved(domain) for guard in guards], bool))
+        given = ProblemColumns.of(matrix.problems)
+        if guards and not _is_valid(guards, given.take(np.flatnonzero(domain.contains(given)))) and not _is_valid(
+                guards, domain.sample(SAMPLE, np.random.default_rng(question.seed))):
+            raise MisuseError(f"no candidate is valid for any shape of the domain: {'; '.join(domain.texts())}")
+        numbers = {candidate: number for number, candidate in enumerate(matrix.candidates)}
+        return cls(question, device, kernels, domain, np.array([guard.is_proved(domain) for guard in guards], bool),
+                   np.array([numbers.get(each, -1) for each in defaults] or [-1] * len(matrix.problems)))
 
     def choose(self, matrix: Matrix) -> Chosen:
-        """Choose as many members as the question asks for, and learn their rule."""
+        """Choose as many members as the question asks for, and learn their rule.
+
+        For "auto" these are the fewest whose next one gains little, or more, if the library's default is better.
+        """
         question = self.question
         columns = ProblemColumns.of(matrix.problems)
         steps = choose_members(matrix, question.kernels or MOST_KERNELS, question.goal,
                                lambda members: self._facts(matrix, columns, members), seed=question.seed,
                                valid_everywhere=self.everywhere if self.everywhere.any() else None)
-        count = min(question.kernels or knee(steps), len(steps))
-        return self.ruled(matrix, steps, steps[count - 1].members)
+        first = chosen = self.ruled(matrix, steps, steps[min(question.kernels or knee(steps), len(steps)) - 1].members)
+        for step in steps[len(first.members):]:
+            if not self.is_below_default(chosen):
+                return chosen
+            chosen = self.ruled(matrix, steps, step.members)
+        return first if self.is_below_default(chosen) else chosen
 
     def ruled(self, matrix: Matrix, steps: tuple[Step, ...], members: tuple[int, ...]) -> Chosen:
         """The choice of these members, with the rule that the shapes teach."""
-        facts, values = self._facts(matrix, ProblemColumns.of(matrix.problems), members)
-        rule = learn_rule(values, matrix.slowness()[:, members], matrix.weights, self.question.goal, facts,
-                          seed=self.question.seed)
-        return Chosen(matrix, steps, members, rule)
+        columns = ProblemColumns.of(matrix.problems)
+        facts, values = self._facts(matrix, columns, members)
+        slowness = matrix.slowness()[:, members]
+        rule = learn_rule(values, slowness, matrix.weights, self.question.goal, facts, seed=self.question.seed)
+        dispatcher = Dispatcher.of([matrix.candidates[each] for each in members], self.kernels, self.device, rule,
+                                   self.domain)
+        answers = dispatcher.choose_many(columns)
+        picked = np.where(answers.members >= 0, slowness[np.arange(len(slowness)), answers.members], WORST)
+        return Chosen(matrix, steps, members, dispatcher, picked, answers)
 
     def _facts(self, matrix: Matrix, columns: ProblemColumns,
                members: Sequence[int]) -> tuple[tuple[Fact, ...], NDArray[np.int64]]:
@@ -130,10 +145,43 @@ class Chooser:
                          self.device)
         return facts, fact_columns(facts, columns)
 
-    def dispatcher(self, chosen: Chosen) -> Dispatcher:
-        """The dispatcher of the members."""
-        return Dispatcher.of([chosen.matrix.candidates[each] for each in chosen.members], self.kernels, self.device,
-                             chosen.rule, self.domain)
+    def losses(self, chosen: Chosen) -> dict[str, float]:
+        """The goal's losses on the shapes: of the rule, of the best single kernel, and of the defaults if known."""
+        slowness, weights, goal = chosen.matrix.slowness(), chosen.matrix.weights, self.question.goal
+        losses = {"rule": goal.loss(chosen.slowness, weights),
+                  "single": goal.loss(slowness[:, self.best_single(chosen.matrix)], weights)}
+        if self.defaults.min() >= 0:
+            losses["default"] = goal.loss(slowness[np.arange(len(slowness)), self.defaults], weights)
+        return losses
+
+    def is_below_default(self, chosen: Chosen) -> bool:
+        """Whether the library's default is better than the choice."""
+        losses = self.losses(chosen)
+        return losses["rule"] > losses.get("default", math.inf) + 1e-9
+
+    def best_single(self, matrix: Matrix) -> int:
+        """The candidate that loses least where it alone serves all shapes; if any is valid everywhere, one of these."""
+        losses = np.array([self.question.goal.loss(column, matrix.weights) for column in matrix.slowness().T])
+        return int(np.argmin(np.where(self.everywhere, losses, np.inf) if self.everywhere.any() else losses))
+
+    def compared_with_single(self, chosen: Chosen) -> tuple[Chosen, list[str]]:
+        """The choice, or the best single kernel where the rule is no better on the shapes; and notes."""
+        losses, notes = self.losses(chosen), list[str]()
+        if losses["rule"] > losses["single"] + 1e-9:
+            chosen = self.ruled(chosen.matrix, chosen.steps, (self.best_single(chosen.matrix),))
+            notes.append("no rule is better than the best single kernel on the given shapes, so that one ships alone")
+        elif not generalises(chosen.steps[len(chosen.members) - 1], self.question.goal):
+            notes.append("no few kernels with a rule serve shapes that the rule did not learn from: tune what matters, "
+                         "and give each its own kernel")
+        if self.is_below_default(chosen):
+            notes.append("the library's default is better on the given shapes than what ships here; keep the default, "
+                         "or ask for more kernels")
+        return chosen, notes
+
+
+def _is_valid(guards: Sequence[Guard], columns: ProblemColumns) -> bool:
+    """Whether any member is valid for any of the problems."""
+    return any(guard.holds(columns).any() for guard in guards)
 
 
 def domain_of(question: Question, problems: Sequence[Problem]) -> Domain:
@@ -148,148 +196,120 @@ def domain_of(question: Question, problems: Sequence[Problem]) -> Domain:
 
 
 def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[Problem, float]) -> Dispatched:
-    """Dispatch on a device, by measuring."""
+    """Dispatch on a device, by measuring. Raises OutOfTime if fewer pairs were measured than there are shapes."""
     whole = measuring.deadline
     measuring.deadline = whole.part(1 - PROOF) if question.fresh else whole
-    domain, generator = domain_of(question, [*shapes]), np.random.default_rng(question.seed)
-    drawn = domain.draw(FURTHER + question.fresh, generator, [*shapes], np.array([*shapes.values()]))
-    fresh, others = drawn[:question.fresh], drawn[question.fresh:]  # the rule never sees the fresh ones
-    known = known_here(shapes, others, measuring.device, question.checkpoint,
-                       partial(measuring.seconds, own=False), question.note)
-    question.progress(f"shapes: {known.given} of {question.operation.name} on {measuring.device.name}, and "
-                      f"{len(known.tasks) - known.given} others of the domain for which times are only expected")
+    domain = domain_of(question, [*shapes])
+    fresh = domain.draw(question.fresh, np.random.default_rng(question.seed), [*shapes], np.array([*shapes.values()]))
+    known = known_here(shapes, measuring.device, question.checkpoint, partial(measuring.seconds, own=False),
+                       question.note)
+    question.progress(f"shapes: {len(known.tasks)} of {question.operation.name} on {measuring.device.name}")
     if not known.answerings:
         _search_some(question, known, measuring)
-    sample = domain.sample(PROBES, generator).problems()
-    matrix = known.candidates(known.universal([*islice(domain.corners(), PROBES), *(probe for _, probe in sample)]))
-    for row in range(known.given):
-        known.tasks[row] = replace(known.tasks[row], seconds=measuring.seconds(known.tasks[row].task))
+    matrix = known.candidates(known.universal(domain, question.seed))
+    known.tasks = [replace(each, seconds=measuring.seconds(each.task)) for each in known.tasks]
     known.learn()
     matrix = known.matrix(matrix.candidates)
-    chooser = Chooser.of(question, matrix, known.kernels, measuring.device, domain)
+    chooser = Chooser.of(question, matrix, known.kernels, measuring.device, domain,
+                         [each.task.default for each in known.tasks])
     question.progress(f"candidates: {len(matrix.candidates)}, {int(chooser.everywhere.sum())} of them proved valid in "
-                      f"the whole domain; {cells(matrix)} pairs of shape and candidate are measured already")
-    defaults = [_index(matrix, each.task.default) for each in known.tasks[:known.given]]
+                      f"the whole domain; {matrix.known} pairs of shape and candidate are measured already")
     matrix, complete = fill(known, matrix, measuring, question.kernels or MOST_KERNELS, question.progress,
-                            [(row, column) for row, column in enumerate(defaults) if column >= 0])
-    if not cells(matrix):
-        raise OutOfTime("the time ended before a kernel was measured, or none runs; give more time (--minutes), or see "
+                            [(row, column) for row, column in enumerate(chooser.defaults.tolist()) if column >= 0])
+    measured = int(np.isfinite(matrix.seconds).sum())
+    if not measured or (not complete and measured < len(known.tasks)):
+        raise OutOfTime(f"{measured} of {matrix.seconds.size} pairs of shape and candidate have a time, too few to "
+                        "choose; they are in the journal: give more time (--minutes) and the same call goes on, or see "
                         "what fails (seqtune tune)")
     chosen = chooser.choose(matrix)
     while complete:  # choosing again may bring members that are not measured on all shapes
-        before = {*chosen.members, best_single(question, matrix.take(np.arange(known.given)))}
+        before = {*chosen.members, chooser.best_single(matrix)}
         matrix, complete = complete_members(known, matrix, measuring, sorted(before))
         chosen = chooser.choose(matrix)
-        question.progress(f"members: {_curve_text(question, chosen)}")
-        if before.issuperset(chosen.members) or cells(matrix) >= limit(known, matrix):
+        question.progress(f"members: {_curve_text(chosen)}")
+        if before.issuperset(chosen.members) or not room(known, matrix):
             break
     measuring.deadline = whole
-    chosen, notes = never_below(chooser, chosen, defaults)
-    dispatcher = chooser.dispatcher(chosen)
+    chosen, notes = chooser.compared_with_single(chosen)
     if fresh:
         minutes = len(fresh) * (TRIALS + FINALISTS) * SECONDS.get(measuring.device.backend, SECONDS_ELSEWHERE) / 60
         question.progress(f"bound: {len(fresh)} fresh shapes, each searched with {TRIALS} trials, take about "
                           f"{minutes:.2g} min, less what the journal has")
-    losses = measure_fresh(measuring, fresh, dispatcher, question.checkpoint, question.seed, question.progress)
+    losses = measure_fresh(measuring, fresh, chosen.dispatcher, question.checkpoint, question.seed, question.progress)
     if len(losses.first) < question.fresh:
         notes.append(f"of {question.fresh} fresh shapes for the bound, {len(losses.first)} could be drawn and measured")
     if not complete:
         notes.append("the time ended before all that decides was measured; the same call again goes on")
-    return finish(chooser, chosen, dispatcher, losses, defaults, Measured(
-        known.given, len(matrix.candidates), cells(matrix), measuring.measured, complete), notes)
+    return finish(chooser, chosen, losses, Measured(
+        len(known.tasks), len(matrix.candidates), matrix.known, measuring.measured, complete), notes)
 
 
 def dispatch_data(question: Question, data: Dataset, device: Device,
                   shapes: Mapping[Problem, float] | None) -> Dispatched:
-    """Dispatch from existing times. A quarter of the shapes, drawn by weight, is held out for the bound."""
-    name, kernels = question.operation.name, dict[str, Kernel]()
-    if data.holds_labels:
-        matrix = solver_matrix(data, device, name, shapes)
-        best, defaults = matrix.seconds.min(axis=1), np.full(len(matrix.problems), -1)
-    else:
-        known = known_in_data(data, device, name, shapes)
-        matrix = known.candidates()
-        best = np.array([each.best for each in known.tasks])
-        defaults = np.array([_index(matrix, each.task.default) for each in known.tasks])
-        kernels = known.kernels
-    count = len(matrix.problems)
-    if count < 2:
+    """Dispatch from existing times. Up to a quarter of the shapes is held out for the bound: nothing learns from it."""
+    name = question.operation.name
+    tasks = [] if data.holds_labels else tasks_in_data(data, device, name, shapes)
+    whole = solver_matrix(data, device, name, shapes) if data.holds_labels else None
+    problems = [each.problem for each in tasks] if whole is None else [*whole.problems]
+    if len(problems) < 2:
         raise MisuseError(f"the data have times of only one shape of {name} on {device.name}; a rule needs several")
-    question.progress(f"shapes: {count} of {name} on {device.name} with {len(matrix.candidates)} candidates, from "
-                      "existing times")
-    chooser = Chooser.of(question, matrix, kernels, device, domain_of(question, matrix.problems))
-    held = np.random.default_rng(question.seed).choice(count, min(question.fresh, count // 4), replace=False,
-                                                       p=matrix.weights)
-    rest = np.setdiff1d(np.arange(count), held)
-    chosen = chooser.choose(matrix.take(rest))
-    question.progress(f"members: {_curve_text(question, chosen)}")
-    chosen, notes = never_below(chooser, chosen, defaults[rest].tolist())
-    dispatcher, losses = chooser.dispatcher(chosen), Losses()
-    answers = dispatcher.choose_many(ProblemColumns.of(matrix.problems))
-    for row in held.tolist():
-        first, second, sure = (column[row].item() for column in answers[:3])
-        seconds = [math.inf if each < 0 else float(matrix.seconds[row, chosen.members[each]])
-                   for each in (first, second)]
-        if not any(map(math.isnan, seconds)) and math.isfinite(best[row]):
-            losses.add(seconds, float(best[row]), sure)
-    if len(losses.first) < len(held):
-        notes.append(f"of {len(held)} held-out shapes for the bound, {len(losses.first)} have the times that it needs")
-    return finish(chooser, chosen, dispatcher, losses, defaults[rest].tolist(), Measured(
-        count, len(matrix.candidates), cells(matrix), 0, True), notes)
+    if shapes is not None and len(problems) < len(shapes):
+        question.note(f"{len(shapes) - len(problems)} of {len(shapes)} shapes have no times in the data and are left "
+                      "out")
+    domain = domain_of(question, problems)
+    held, rest = _split(question, len(problems))
+    if whole is None:
+        known = Known(device, [tasks[row] for row in rest], shares(
+            [1.0 if shapes is None else shapes[problems[row]] for row in rest]))
+        known.learn()
+        matrix, kernels = known.candidates(known.universal(domain, question.seed)), known.kernels
+        defaults = [each.task.default for each in known.tasks]
+    else:
+        matrix, kernels, defaults = whole.take(rest), {}, []
+    question.progress(f"shapes: {len(problems)} of {name} on {device.name} with {len(matrix.candidates)} candidates, "
+                      f"from existing times; {len(held)} of them are held out for the bound")
+    chooser = Chooser.of(question, matrix, kernels, device, domain, defaults)
+    chosen = chooser.choose(matrix)
+    question.progress(f"members: {_curve_text(chosen)}")
+    chosen, notes = chooser.compared_with_single(chosen)
+    losses, lacking = Losses(), 0
+    answers = chosen.dispatcher.choose_many(ProblemColumns.of(problems))
+    for row in held:
+        member = int(answers.members[row])
+        best, seconds = (tasks[row].best, _time(tasks[row], chosen.dispatcher.members[member])) if whole is None else (
+            float(whole.seconds[row].min()), float(whole.seconds[row, chosen.members[member]]))
+        lacking += math.isnan(seconds) or not math.isfinite(best)
+        losses.first.append(loss(math.inf if member < 0 else seconds, best))
+        losses.sure.append(bool(answers.sure[row]))
+    if held:
+        notes.append(f"{len(held)} of {len(problems)} shapes of the data were held out for the bound, so no kernel was "
+                     "chosen for them; --fresh 0 learns from all")
+    if lacking:  # a bound from the others would be one of a selection
+        losses = Losses()
+        notes.append(f"{lacking} of {len(held)} held-out shapes lack a time of the kernel that is chosen for them")
+    return finish(chooser, chosen, losses, Measured(
+        len(matrix.problems), len(matrix.candidates), matrix.known, 0, True), notes)
 
 
-def never_below(chooser: Chooser, chosen: Chosen, defaults: Sequence[int]) -> tuple[Chosen, list[str]]:
-    """The choice, or the best single kernel where the rule is no better on the given shapes; and notes.
-
-    `defaults` are the candidates that the library would take, by shape; -1 where it is none of them.
-    """
-    losses, notes = given_losses(chooser, chosen, defaults), list[str]()
-    if losses["rule"] > losses["single"] + 1e-9:
-        single = best_single(chooser.question, chosen.matrix.take(np.arange(len(defaults))))
-        chosen = chooser.ruled(chosen.matrix, chosen.steps, (single,))
-        notes.append("no rule is better than the best single kernel on the given shapes, so that one ships alone")
-        losses = given_losses(chooser, chosen, defaults)
-    elif not generalises(chosen.steps[len(chosen.members) - 1], chooser.question.goal):
-        notes.append("no few kernels with a rule serve shapes that the rule did not learn from: tune what matters, and "
-                     "give each its own kernel")
-    if losses["rule"] > losses.get("default", math.inf) + 1e-9:
-        notes.append("the library's default is better on the given shapes than what ships here; keep the default, or "
-                     "ask for more kernels")
-    return chosen, notes
+def _split(question: Question, count: int) -> tuple[list[int], list[int]]:
+    """The shapes of existing data that are held out, drawn evenly, and the others; none is if they bear no bound."""
+    most = min(question.fresh, int(HELD_OUT * count))
+    order = np.random.default_rng(question.seed).permutation(count)
+    held = np.sort(order[:most if most >= FEWEST else 0])
+    return held.tolist(), np.setdiff1d(order, held).tolist()
 
 
-def given_losses(chooser: Chooser, chosen: Chosen, defaults: Sequence[int]) -> dict[str, float]:
-    """The goal's losses on the given shapes of the rule, of the best single kernel, and of the defaults if known."""
-    matrix, goal = chosen.matrix.take(np.arange(len(defaults))), chooser.question.goal
-    slowness, rows = matrix.slowness(), np.arange(len(defaults))
-    losses = {"rule": goal.loss(_picked(chooser, chosen)[0][:len(defaults)], matrix.weights),
-              "single": goal.loss(slowness[:, best_single(chooser.question, matrix)], matrix.weights)}
-    if min(defaults) >= 0:
-        losses["default"] = goal.loss(slowness[rows, np.asarray(defaults)], matrix.weights)
-    return losses
+def _time(measured: MeasuredTask, configuration: Configuration) -> float:
+    """The seconds of a configuration: infinite where it fails or is not valid, NaN if it was not measured."""
+    number = measured.task.find(configuration)
+    return math.inf if number is None else float(measured.seconds[number])
 
 
-def best_single(question: Question, matrix: Matrix) -> int:
-    """The candidate that loses least where it alone serves all shapes."""
-    slowness = matrix.slowness()
-    return int(np.argmin([question.goal.loss(column, matrix.weights) for column in slowness.T]))
-
-
-def _picked(chooser: Chooser, chosen: Chosen) -> tuple[Floats, NDArray[np.int64], NDArray[np.bool_]]:
-    """The slowness of what the dispatcher answers for each shape, its member (-1: none), and whether it is sure."""
-    answers = chooser.dispatcher(chosen).choose_many(ProblemColumns.of(chosen.matrix.problems))
-    slowness = chosen.matrix.slowness()[np.arange(len(answers.members)), np.array(chosen.members)[answers.members]]
-    return np.where(answers.members >= 0, slowness, WORST), answers.members, answers.sure
-
-
-def finish(chooser: Chooser, chosen: Chosen, dispatcher: Dispatcher, losses: Losses, defaults: Sequence[int],
-           measured: Measured, notes: list[str]) -> Dispatched:
+def finish(chooser: Chooser, chosen: Chosen, losses: Losses, measured: Measured, notes: list[str]) -> Dispatched:
     """Write the files, and make the result."""
-    question = chooser.question
-    chosen = replace(chosen, matrix=chosen.matrix.take(np.arange(len(defaults))))
-    matrix = chosen.matrix
+    question, matrix, dispatcher = chooser.question, chosen.matrix, chosen.dispatcher
     bounds = losses.bounds(question.goal.factor, question.seed)
-    slowness, members, sure = _picked(chooser, chosen)
+    members, slowness = chosen.answers.members, chosen.slowness
     best = np.argmin(matrix.slowness() + 1e-9 * ~np.isfinite(matrix.seconds), axis=1).tolist()
     order = np.argsort(-matrix.weights * slowness, kind="stable").tolist()
     deserving = tuple(OwnKernel(
@@ -311,12 +331,12 @@ def finish(chooser: Chooser, chosen: Chosen, dispatcher: Dispatcher, losses: Los
                 "bounds": None if bounds is None else bounds.to_json(), "notes": notes}
     dispatcher = replace(dispatcher, evidence=evidence)
     files = write_files(question, dispatcher, notes)
-    rule = chosen.rule.text([f"{number}: {member.kernel} {member.brief()}"
-                             for number, member in enumerate(dispatcher.members)])
+    rule = dispatcher.rule.text([f"{number}: {member.kernel} {member.brief()}"
+                                 for number, member in enumerate(dispatcher.members)])
     result = Dispatched(question.operation.name, chooser.device.name, question.goal.kind, curve, served, rule,
-                        given_losses(chooser, chosen, defaults), bounds, deserving,
-                        tuple(matrix.problems[row] for row in np.flatnonzero(~sure).tolist()), measured, files,
-                        tuple(notes), dispatcher)
+                        chooser.losses(chosen), bounds, deserving,
+                        tuple(matrix.problems[row] for row in np.flatnonzero(~chosen.answers.sure).tolist()), measured,
+                        files, tuple(notes), dispatcher)
     write_whole(files[-1], page(result))
     return result
 
@@ -343,30 +363,28 @@ def write_files(question: Question, dispatcher: Dispatcher, notes: list[str]) ->
 
 def _search_some(question: Question, known: Known, measuring: Measuring) -> None:
     """Search some shapes, drawn by weight, so that trees learn from what is measured."""
-    count, weights = max(2, known.given // LEARNING), known.weights[:known.given]
-    rows = np.random.default_rng(question.seed).choice(known.given, min(count, known.given), replace=False,
-                                                       p=weights / weights.sum())
+    count = min(max(2, len(known.tasks) // LEARNING), len(known.tasks))
+    rows = np.random.default_rng(question.seed).choice(len(known.tasks), count, replace=False, p=known.weights)
     deadline = measuring.deadline.part(LEARNING_TIME)
     for number, row in enumerate(rows.tolist()):
-        task, left = known.tasks[row].task, deadline.left / (len(rows) - number)
+        task, left = known.tasks[row].task, deadline.left / (count - number)
         try:
             result = tune(task, measuring.journal, measuring.measurer,
                           Budget(TRIALS, None if math.isinf(left) else left),
                           TuningOptions(seed=question.seed, finals=Finals(count=0)))
-        except OutOfTime:
-            break
+        except OutOfTime:  # the next one has what this one did not use
+            continue
         measuring.measured += result.done - result.resumed
+        known.searched += result.done
         known.tasks[row] = replace(known.tasks[row], seconds=measuring.seconds(task, own=False))
-        question.progress(f"learning: {result.done} trials of {task.problem.brief()}, {number + 1} of {len(rows)}")
+        question.progress(f"learning: {result.done} trials of {task.problem.brief()}, {number + 1} of {count}")
+    if not known.searched:
+        question.note("the time did not reach for a search from which trees learn, so there are few candidates; give "
+                      "more time (--minutes), or a checkpoint")
     known.learn()
 
 
-def _index(matrix: Matrix, configuration: Configuration) -> int:
-    """The number of a candidate; -1 if it is none."""
-    return matrix.candidates.index(configuration) if configuration in matrix.candidates else -1
-
-
-def _curve_text(question: Question, chosen: Chosen) -> str:
+def _curve_text(chosen: Chosen) -> str:
     """The losses of each number of members, held out."""
     points = (f"{len(step.members)}: {step.rule:.4f}" for step in chosen.steps)
     return f"{len(chosen.members)} ship; the rule's held-out loss by number of kernels is {', '.join(points)}"

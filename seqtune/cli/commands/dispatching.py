@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from ...errors import MisuseError
-from ..application import AsJson, Checkpoint, DeviceName, JournalPath, Seed, answer, app
+from ..application import AsJson, Checkpoint, JournalPath, Seed, answer, app
 
 AUTO: Literal["auto"] = "auto"
 
@@ -22,7 +22,9 @@ def dispatch(
         help="What the kernels shall serve: a CSV (with a column weight, share or count), a log with a problem a line, "
              "an ONNX file, aiter's untuned CSV, a named set, or ranges (m=1..4096). May be repeated.  [default: those "
              "of --data]")] = None,
-    device: DeviceName = "llvm:0",
+    device: Annotated[str | None, typer.Option(
+        "--device", show_default=False,
+        help="Device that will run the kernels (see `seqtune devices`).  [default: llvm:0, or that of --data]")] = None,
     kernels: Annotated[str, typer.Option(
         "--kernels", metavar="N|auto", help="Number of kernels; auto: until one more gains under 0.5 %.")] = AUTO,
     goal: Annotated[str | None, typer.Option(

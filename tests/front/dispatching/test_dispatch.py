@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from seqtune.api.dispatching import known, stages
-from seqtune.api.dispatching.measuring import Measuring, journal_seconds
+from seqtune.api.dispatching.known import Known
+from seqtune.api.dispatching.measuring import CONTEST, Measuring, journal_seconds
+from seqtune.api.dispatching.proof import raced
 from seqtune.api.dispatching.results import Dispatched
 from seqtune.api.dispatching.run import dispatch
 from seqtune.api.dispatching.stages import Chooser, Question, dispatch_measured, domain_of
+from seqtune.api.inputs import as_problems
 from seqtune.data.journal.journal import Journal
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError
 from seqtune.integrations.miopen.formats.importing import read_files
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
@@ -26,9 +32,10 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.goal import Goal
-from seqtune.predictor.dispatch.matrix import matrix_of
+from seqtune.predictor.dispatch.guards import Guard
+from seqtune.predictor.dispatch.matrix import Matrix, matrix_of
 from seqtune.predictor.trees.cost_trees import TreesOptions
-from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from tests.support.fake_measurer import DEVICE, KERNEL
 from tests.support.measuring.synthetic_measurer import Killed, SyntheticMeasurer, true_seconds
 from tests.support.synthetic import DIRECT, WIDE, problems
@@ -41,7 +48,6 @@ SHAPES = dict.fromkeys(problems(8, seed=4), 1.0 / 8)
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few shapes, trials and trees: nothing here depends on how good a rule is."""
-    monkeypatch.setattr(stages, "FURTHER", 12)
     monkeypatch.setattr(known, "TreesOptions", lambda models: TreesOptions(rounds=20, models=models, threads=1))
 
 
@@ -116,12 +122,53 @@ def test_time_that_ends_early_leaves_a_result_that_says_so(tmp_path: Path) -> No
     assert any("fresh shapes" in note for note in result.notes)
 
 
+def test_too_few_measurements_are_refused_and_stay_in_the_journal(tmp_path: Path) -> None:
+    class Slow(SyntheticMeasurer):
+        """Measures four configurations until the time is over."""
+
+        def measure(self, *arguments: Any, **options: Any) -> Any:
+            for answer in super().measure(*arguments, **options):
+                yield answer
+                if len(self.alone) >= 4:
+                    return
+
+    with pytest.raises(OutOfTime, match=r"pairs of shape and candidate have a time, too few.*--minutes"):
+        run(tmp_path, Slow(), Deadline(0.5))
+    assert not (tmp_path / "out").exists()
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        assert list(journal.records())
+
+
+def test_a_race_is_decided_by_one_sample_and_not_by_the_typical_time(tmp_path: Path) -> None:
+    task = Task.of(next(iter(SHAPES)), WIDE)
+    steady, lucky, alone = (task[number] for number in range(3))
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        measuring = Measuring(WIDE, journal, SyntheticMeasurer(), Deadline())
+        for configuration, samples in ((steady, (2.0, 2.0, 2.0)), (lucky, (1.0, 3.0, 3.0))):
+            measuring.store(task, configuration, Measurement(Status.CORRECT, samples), CONTEST, "session")
+        assert raced(measuring, task, [steady, lucky]) == lucky
+        assert raced(measuring, task, [alone, steady]) == steady
+        assert raced(measuring, task, []) is None
+
+
+def test_a_configuration_that_is_valid_everywhere_is_found_and_ends_the_file(tmp_path: Path) -> None:
+    result = run(tmp_path, SyntheticMeasurer())
+    assert result.dispatcher is not None
+    assert result.dispatcher.fallback is not None
+    assert not result.dispatcher.gap
+    tasks = [MeasuredTask.of_times(Task.of(problem, WIDE), {}) for problem in SHAPES]
+    domain = domain_of(question(tmp_path), [*SHAPES])
+    universal = Known(WIDE, tasks, np.full(len(tasks), 1 / len(tasks))).universal(domain, 0)
+    assert 0 < len(universal) <= 5
+    assert all(Guard.of(each, DIRECT, WIDE).is_proved(domain) for each in universal)
+
+
 @pytest.mark.slow
 def test_fresh_shapes_are_judged_against_the_best_of_a_search(tmp_path: Path) -> None:
     result = run(tmp_path, SyntheticMeasurer(), fresh=9)
     assert result.bounds is not None
     assert result.bounds.rule.shapes == 9
-    assert result.bounds.rule.mean <= result.bounds.raced.mean <= 1
+    assert result.bounds.raced is not None
     with Journal(tmp_path / "journal.sqlite") as journal:
         fresh = [problem for problem in journal.problems() if problem not in SHAPES]
         assert len(fresh) == 9
@@ -195,6 +242,17 @@ def test_a_domain_without_a_valid_candidate_is_refused(tmp_path: Path) -> None:
         run(tmp_path, SyntheticMeasurer(), domain=["c > 100000"])
 
 
+def test_a_domain_that_random_shapes_hardly_hit_is_served_where_a_given_shape_is_in_it(tmp_path: Path) -> None:
+    shapes = [Problem.make("gemm", m=64 * each, n=4096, k=8192) for each in (1, 61)]
+    asked = replace(question(tmp_path), operation=operation("gemm"), kernels=1, domain=(
+        "m=1..4096", "n=1..4096", "k=1..8192", "m % 64 == 0", "n % 1024 == 0", "k % 1024 == 0"))
+    tasks = [MeasuredTask.of_times(Task.of(problem, DEVICE, [KERNEL]), {}) for problem in shapes[:1]]
+    known, domain = Known(DEVICE, tasks, np.array([1.0])), domain_of(asked, shapes)
+    matrix = known.matrix([tasks[0].task.default])
+    chooser = Chooser.of(asked, matrix, {KERNEL.name: KERNEL}, DEVICE, domain, [tasks[0].task.default])
+    assert chooser.defaults.tolist() == [0]
+
+
 def test_more_kernels_than_candidates_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MisuseError, match="5000 kernels are asked for, and the shapes have"):
         run(tmp_path, SyntheticMeasurer(), kernels=5000)
@@ -219,12 +277,17 @@ def test_more_kernels_than_candidates_are_refused(tmp_path: Path) -> None:
     ({"device": "miopen:gfx906_60"}, "cannot be run here"),
     ({"operation": "nothing"}, "nothing"),
     ({"data": "missing.parquet"}, "missing.parquet"),
+    ({"data": "missing.parquet", "minutes": 5, "journal": "mine.sqlite"}, "minutes and journal cannot be combined"),
+    ({"data": "missing.parquet", "checkpoint": "analytic"}, "checkpoint cannot be combined"),
+    ({"checkpoint": "safe-default"}, "expects no times"),
     ({"journal": "missing/journal.sqlite"}, "does not exist"),
     ({"out": "missing/out"}, "does not exist"),
 ])
 def test_wrong_input_gets_one_line(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     given = {"operation": "gemm", "shapes": ["gemm m=1 n=8 k=8", "gemm m=2 n=8 k=8"],
-             "journal": tmp_path / "journal.sqlite", "out": tmp_path / "out", **options}
+             "out": tmp_path / "out", **options}
+    if "data" not in options:
+        given.setdefault("journal", tmp_path / "journal.sqlite")
     with pytest.raises(MisuseError, match=message) as refused:
         dispatch(given.pop("operation"), given.pop("shapes"), **given)
     assert refused.value.exit_code == 2
@@ -287,6 +350,41 @@ def test_solver_times_of_a_find_db_are_used_without_a_device(tmp_path: Path, goa
     assert result.bounds.rule.shapes == 10, "a quarter is held out"
     assert {own.problem["c"] for own in result.deserving} <= {20, 40}
     assert any("validity is not promised" in note for note in result.notes)
+
+
+def test_the_single_kernel_that_replaces_a_rule_is_one_that_is_valid_everywhere(tmp_path: Path) -> None:
+    candidates = [Configuration.of(KERNEL.name, {"x": x, "y": 0}) for x in range(3)]
+    problems = [Problem.make("gemm", m=m, n=4, k=5) for m in (3, 6)]
+    seconds = np.array([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
+    matrix = Matrix(tuple(problems), tuple(candidates), seconds, np.zeros((2, 3)), np.array([0.5, 0.5]))
+    asked = replace(question(tmp_path, kernels=None), operation=operation("gemm"))
+    chooser = Chooser(asked, DEVICE, {KERNEL.name: KERNEL}, domain_of(asked, problems), np.array([True, False, True]),
+                      np.array([1, 1]))
+    assert chooser.best_single(matrix) == 2
+    chosen = chooser.choose(matrix)
+    assert len(chosen.members) == 2, "with one kernel, the library's default would be better"
+    assert not chooser.is_below_default(chosen)
+
+
+def test_nothing_learns_from_held_out_shapes_and_they_are_drawn_evenly(tmp_path: Path) -> None:
+    path = _find_db(tmp_path)
+    rows = pd.read_parquet(path)
+    problems = as_problems([*rows["problem"].unique()])
+    weights = {problem: 1000.0 if index < 8 else 1.0 for index, problem in enumerate(problems)}
+    result = dispatch("convnd", weights, data=path, kernels=2, out=tmp_path / "out")
+    given = {problem for served in result.served for problem in served.problems}
+    assert len(given) == result.measuring.shapes == 30
+    assert len(given & {*problems[:8]}) >= 4, "the heaviest shapes stay with those that teach"
+    assert result.bounds is not None
+    assert result.bounds.raced is None, "existing data have one time of each, so no race"
+    assert any("10 of 40 shapes of the data were held out" in note for note in result.notes)
+    said: list[str] = []
+    stranger = Problem.make("convnd", **{**dict(problems[0]), "c": 1024})
+    other = dispatch("convnd", {**weights, stranger: 1.0}, data=path, kernels=2, fresh=0, out=tmp_path / "out",
+                     note=said.append)
+    assert other.measuring.shapes == 40
+    assert other.bounds is None
+    assert said == ["1 of 41 shapes have no times in the data and are left out"]
 
 
 @pytest.mark.slow

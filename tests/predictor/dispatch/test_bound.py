@@ -66,6 +66,7 @@ def test_the_part_where_a_rule_is_sure_has_its_own_bound() -> None:
     first, raced = np.array([0.0, 0.5, 0.02, 0.4] * 4), np.array([0.0, 0.1, 0.02, 0.0] * 4)
     bounds = Bounds.of(first, raced, np.array([True, False, True, False] * 4))
     assert bounds.sure is not None
+    assert bounds.raced is not None
     assert (bounds.rule.within, bounds.raced.within, bounds.sure.within, bounds.sure.shapes) == (8, 12, 8, 8)
     hardly = Bounds.of(first, raced, np.arange(16) < 7)
     assert hardly.sure is None, "seven shapes say too little"

@@ -71,7 +71,9 @@ def test_the_matrix_of_tasks_knows_what_is_measured_invalid_and_expected() -> No
     assert np.isnan(made.seconds[0, 2])
     assert (made.seconds[:, 3:] == math.inf).all(), "outside of the space, or of a kernel that does not solve the shape"
     assert made.expected[1].tolist()[:3] == [0.0, 1.0, 2.0]
-    assert np.isnan(made.expected[:, 3:]).all()
+    assert np.isinf(made.expected[:, 3:]).all()
+    assert made.valid.tolist() == [[True, True, True, False, False]] * 2
+    assert made.known == 2, "a failure is known, too; what is not valid is no cell"
 
 
 def test_the_most_helpful_candidates_lower_the_mean_of_the_fastest_one() -> None:
