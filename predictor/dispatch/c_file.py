@@ -36,7 +36,7 @@ def c_file(dispatcher: Dispatcher, prefix: str) -> tuple[str, str]:
     program = Program.of(dispatcher)
     header = _header(dispatcher, program)
     try:
-        source = f'#include "{prefix}.h"\n\n' + _source(dispatcher, program)
+        source = f'/* Made by seqtune dispatch. */\n#include "{prefix}.h"\n\n' + _source(dispatcher, program)
     except ExpressionError as error:
         raise MisuseError(f"the dispatcher has no form in C: {error}") from None
     return with_prefix(header, header, prefix), with_prefix(source, header, prefix)

@@ -137,6 +137,8 @@ def check_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise MisuseError(f"{out} is not a folder; name one for the files")
     if not out.parent.is_dir():
+        if out.parent.exists():
+            raise MisuseError(f"{out.parent} is not a folder, so {out} cannot be made")
         raise MisuseError(f"the folder {out.parent} does not exist")
     check_writable(out if out.is_dir() else out.parent)
 

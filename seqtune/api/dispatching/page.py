@@ -82,6 +82,7 @@ def page(result: Dispatched) -> str:
         "<h2>Files</h2>", f"<ul>{''.join(f'<li><code>{escape(file.name)}</code></li>' for file in result.files)}</ul>"]
     policy = f"default-src 'none'; style-src 'sha256-{style}'"
     return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="generator" content="seqtune dispatch">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<title>{escape(title)}</title>\n'
             f"<style>{_STYLE}</style>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n")
 

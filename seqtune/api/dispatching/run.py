@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.files import check_path
 from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run
@@ -17,6 +18,7 @@ from seqtune.tuner.backends import discovery
 from ...errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError, shown, warned
 from ..checking import check_allowed
 from ..inputs import as_device, as_problems, check_folder, check_journal, check_own_journal, check_positive
+from .outputs import check_replaceable
 from .shapes import Shapes
 
 if TYPE_CHECKING:
@@ -54,8 +56,10 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
 
     from .stages import Question, dispatch_data
 
+    check_path("out", out)
     work, folder = operation_of(operation), Path(out)
     check_folder(folder)
+    check_replaceable(folder)
     wanted = _shapes(operation, shapes) if shapes is not None or data is None else None
     if kernels != "auto" and (isinstance(kernels, bool) or not isinstance(kernels, int)
                               or not 1 <= kernels <= MOST_MEMBERS):

@@ -40,6 +40,7 @@ from ..collecting.collection import SECONDS, SECONDS_ELSEWHERE
 from .filling import complete_members, fill, room
 from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import Measuring
+from .outputs import NAME, output_paths
 from .page import page
 from .proof import FINALISTS, TRIALS, Losses, loss, measure_fresh
 from .results import CurvePoint, Dispatched, Measured, OwnKernel, Served
@@ -51,7 +52,6 @@ LEARNING = 10  # shapes for each of which one is searched, where no checkpoint a
 LEARNING_TIME = 0.4  # share of the time for the matrix that these searches take at most
 SAMPLE = 1000  # random shapes of the domain: some of these, or of the given ones, must have a valid candidate
 HELD_OUT = 0.25  # share of the shapes of existing data that is kept for the bound
-NAME = "dispatch"  # of the files, and the prefix of the names in C
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +347,7 @@ def write_files(question: Question, dispatcher: Dispatcher, notes: list[str]) ->
     A language that cannot express it gets no file, but a note; files of an earlier call are removed.
     """
     question.folder.mkdir(exist_ok=True)
-    paths = {ending: question.folder / f"{NAME}{ending}" for ending in (".json", ".h", ".c", ".py", ".html")}
+    paths = output_paths(question.folder)
     languages: dict[str, tuple[tuple[str, ...], Callable[[], tuple[str, ...]]]] = {
         "C": ((".h", ".c"), lambda: c_file(dispatcher, NAME)), "Python": ((".py",), lambda: (python_file(dispatcher),))}
     for language, (endings, texts) in languages.items():

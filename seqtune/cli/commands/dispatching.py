@@ -39,7 +39,7 @@ def dispatch(
         help="Which shapes the files promise to serve: m=1..4096, dtype=fp16,bf16, or a condition (m % 8 == 0). May be "
              "repeated.  [default: the ranges of the shapes]")] = None,
     minutes: Annotated[float | None, typer.Option(
-        "--minutes", help="Time for all measurements.", show_default=False)] = None,
+        "--minutes", help="Time for all measurements.  [default: no limit]", show_default=False)] = None,
     data: Annotated[Path | None, typer.Option(
         "--data", metavar="DATASET", show_default=False,
         help="Measure nothing: take the times of a data set instead.")] = None,
@@ -48,8 +48,9 @@ def dispatch(
         help="Number of fresh shapes that are measured for the bound.  [default: 100]")] = None,
     checkpoint: Checkpoint = None,
     journal: JournalPath = None,
-    out: Annotated[Path | None, typer.Option(
-        "--out", metavar="FOLDER", show_default=False, help="The folder for the files and the page.")] = None,
+    out: Annotated[str | None, typer.Option(
+        "--out", metavar="FOLDER", show_default=False,
+        help="The folder for the files and the page; files of anybody else are not replaced.  [required]")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +61,7 @@ def dispatch(
     from ..progress import line, note
     from ..tables import dispatching as tables
 
-    if out is None:
+    if not out:
         raise MisuseError("name the folder to write (--out FOLDER)")
     if not shapes and data is None:
         raise MisuseError("name the shapes (--shapes FILE, SET or m=1..4096), or a data set that has some (--data)")

@@ -65,6 +65,7 @@ def test_the_answer_is_shown_with_the_knee_and_progress_stands_on_stderr(
 
 @pytest.mark.parametrize(("words", "said"), [
     (["gemm", "--shapes", "resnet18"], "name the folder to write (--out FOLDER)"),
+    (["gemm", "--shapes", "resnet18", "--out", ""], "name the folder to write (--out FOLDER)"),
     (["gemm", "--out", "out"], "name the shapes (--shapes"),
     (["gemm", "--shapes", "resnet18", "--out", "out"], "resnet18 has no shape of gemm (12 of conv2d)"),
     (["gem", "--shapes", "resnet18", "--out", "out"], "no operation 'gem'"),

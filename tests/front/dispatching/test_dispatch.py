@@ -15,6 +15,7 @@ import pytest
 from seqtune.api.dispatching import known, stages
 from seqtune.api.dispatching.known import Known
 from seqtune.api.dispatching.measuring import CONTEST, Measuring, journal_seconds
+from seqtune.api.dispatching.outputs import check_replaceable
 from seqtune.api.dispatching.proof import raced
 from seqtune.api.dispatching.results import Dispatched
 from seqtune.api.dispatching.run import dispatch
@@ -396,3 +397,25 @@ def test_a_device_of_this_machine_gets_kernels_for_tiny_products(tmp_path: Path)
     data = dispatch("gemm", data=tmp_path / "journal.sqlite", out=tmp_path / "data", kernels=2)
     assert data.measuring.measured == 0
     assert data.kernels <= 2
+
+
+@pytest.mark.parametrize("ending", [".json", ".h", ".c", ".py", ".html"])
+def test_files_of_somebody_else_are_not_replaced(tmp_path: Path, ending: str) -> None:
+    (own := tmp_path / f"dispatch{ending}").write_text("int mine;\n")
+    with pytest.raises(MisuseError, match=rf"dispatch\{ending} was not written by seqtune dispatch"):
+        dispatch("gemm", ["gemm m=1 n=64 k=64"], out=tmp_path)
+    assert own.read_text() == "int mine;\n"
+
+
+def test_files_of_an_earlier_dispatch_are_replaced(tmp_path: Path) -> None:
+    run(tmp_path, SyntheticMeasurer())
+    assert len([*(tmp_path / "out").iterdir()]) == 5
+    check_replaceable(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("out", "said"), [("", "out=''; it must be a path"), ("file", "file is not a folder"),
+                                           ("file/out", "file is not a folder, so ")])
+def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path, out: str, said: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MisuseError, match=said):
+        dispatch("gemm", ["gemm m=1 n=64 k=64"], out=tmp_path / out if out else out)
