@@ -21,19 +21,20 @@ from seqtune.kernels.operations.near_names import near_name
 from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.columns import ProblemColumns
+from seqtune.kernels.problem_sets.columns import Column, ProblemColumns
 from seqtune.kernels.problem_sets.parse import feature_value
 from seqtune.kernels.task import Floats
 
-from .folding import Folder
+from .folding import Folder, conjuncts
 
 MOST_TEXTS = 200  # ranges and constraints
 MOST_LISTED = 1000  # values of one feature
 LARGEST_GRID = 1 << 18  # shapes over which a condition is proved one by one; a tenth of a second
-TRIES = 600  # draws for one fresh shape
 TIED = 16  # from which size on two equal sizes of a shape are hardly equal by chance
 LARGEST_STEP = 64  # of which a fresh size is a multiple, if those between which it lies are
+MOST_CORNERS = 1 << 16  # combinations of ends that are tried
 BATCH = 4096  # corners that are checked together
+LEAST_BATCH = 1024  # random shapes that are drawn together
 BATCHES = 30  # of random shapes, until enough of them obey the rules
 SPREAD = 0.25  # standard deviation of the logarithm of a fresh size around those between which it lies
 _RANGE = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL)
@@ -133,7 +134,11 @@ class Domain:
         return tuple(feature for feature in self.operation.features if isinstance(self.ranges[feature.name], tuple))
 
     def contains(self, columns: ProblemColumns) -> NDArray[np.bool_]:
-        """Whether each problem is in the domain: (shape,)."""
+        """Whether each problem is in the domain: (shape,).
+
+        A feature that follows from others, and has no range, has the value that follows: an `out_h` that contradicts
+        `h` is outside. Files compute it, so they cannot be told another one.
+        """
         inside = np.ones(len(columns), bool)
         for name, values in self.ranges.items():
             if values is not None:
@@ -143,16 +148,28 @@ class Domain:
                     else np.isin(column, np.array(values if isinstance(values, tuple) else (values,))))
         for broken, _ in columns.refusals():
             inside &= ~broken
-        return holding(self.constraints, columns, inside)
+        follows = [Expression(f"{name} == ({expression.text})") for name, expression in self.operation.derived
+                   if name in self.ranges and self.ranges[name] is None
+                   and not any(self.ranges.get(each) is None for each in expression.names)]
+        return holding([*follows, *self.constraints], columns, inside)
 
     def corners(self) -> Iterator[Problem]:
-        """The problems of the domain at the ends of all ranges, with every listed value."""
-        choices = [dict.fromkeys(values) if isinstance(values, tuple) else (values,)
+        """The problems of the domain at the ends of all ranges, with every listed value.
+
+        Of more than MOST_CORNERS combinations, that many are tried, spread over all of them.
+        """
+        choices = [list(dict.fromkeys(values)) if isinstance(values, tuple) else [values]
                    for values in self.ranges.values()]
-        corners = itertools.product(*choices)
-        while batch := list(itertools.islice(corners, BATCH)):
-            columns = ProblemColumns.read(self.operation.name, dict(zip(self.ranges, zip(*batch, strict=True),
-                                                                        strict=True)))[0]
+        total = math.prod(map(len, choices))
+        step = next(step for step in itertools.count(total // MOST_CORNERS or 1) if math.gcd(step, total) == 1)
+        for begin in range(0, min(total, MOST_CORNERS), BATCH):
+            listed: dict[str, list[Value]] = {name: [] for name in self.ranges}
+            for number in range(begin, min(begin + BATCH, total, MOST_CORNERS)):
+                rest = number * step % total
+                for name, values in zip(self.ranges, choices, strict=True):
+                    rest, index = divmod(rest, len(values))
+                    listed[name].append(values[index])
+            columns = ProblemColumns.read(self.operation.name, listed)[0]
             yield from (problem for _, problem in columns.take(np.flatnonzero(self.contains(columns))).problems())
 
     def draw(self, count: int, generator: np.random.Generator, near: Sequence[Problem],
@@ -162,42 +179,49 @@ class Domain:
         A size lies between those of two problems, chosen by `weights` (None: equal), or near them, and is a multiple of
         what both are. Other features are those of the first. There may be fewer than `count` in a small domain.
         """
+        if not self.varying or not near:
+            return []
         chances = None if weights is None else np.asarray(weights) / np.sum(weights)
-        known, fresh = set(near), dict[Problem, None]()
-        idle = 0  # draws since the latest fresh problem
-        while self.varying and near and len(fresh) < count and idle < TRIES:
-            idle += 1
-            spread = SPREAD * 4 ** (2 * idle / TRIES)  # wider where the neighbourhood is small
-            first, second = (near[index] for index in generator.choice(len(near), 2, p=chances))
-            values = self._between(dict(first.features), dict(second.features), spread, generator)
-            try:
-                problem = Problem.make(self.operation.name, **values)
-            except MisuseError:
-                continue
-            if problem not in known and problem not in fresh and self.contains(ProblemColumns.of([problem]))[0]:
-                fresh[problem], idle = None, 0
-        return list(fresh)
+        columns, known, fresh = ProblemColumns.of(near), set(near), dict[Problem, None]()
+        for number in range(BATCHES):
+            pairs = generator.choice(len(near), (2, max(count, LEAST_BATCH)), p=chances)
+            drawn = self._between(columns.take(pairs[0]), columns.take(pairs[1]), SPREAD * 16 ** (number / BATCHES),
+                                  generator)
+            inside = drawn.take(np.flatnonzero(self.contains(drawn)))
+            fresh.update(dict.fromkeys(problem for _, problem in inside.problems() if problem not in known))
+            if len(fresh) >= count:
+                break
+        return list(fresh)[:count]
 
-    def _between(self, first: dict[str, Value], second: dict[str, Value], spread: float,
-                 generator: np.random.Generator) -> dict[str, Value]:
-        """The features of a problem between two."""
-        values, share, moved = dict(first), generator.random(), dict[int, int]()
-        for name, choices in self.ranges.items():
-            a, b = first[name], second[name]
-            if not isinstance(choices, tuple) or not isinstance(a, int) or not isinstance(b, int) or (
-                    self.operation.sizes and name not in self.operation.sizes):
+    def _between(self, first: ProblemColumns, second: ProblemColumns, spread: float,
+                 generator: np.random.Generator) -> ProblemColumns:
+        """Problems of which each is between two; with a large `spread` (of logarithms) also far from them."""
+        work, count, share = self.operation, len(first), generator.random(len(first))
+        values = {name: first.values[name] for name in work.by_name}
+        moved: list[tuple[Column, Column]] = []  # large sizes of the first that became another size
+        sizes = [name for name in self.ranges if name in work.sizes or not work.sizes]
+        for name in [*sizes, *(name for name in self.ranges if name not in sizes)]:
+            choices, a, b = self.ranges[name], first.values[name], second.values[name]
+            if not isinstance(choices, tuple) or a.dtype.kind != "i":
                 continue
-            size = math.exp(share * math.log(max(a, 1)) + (1 - share) * math.log(max(b, 1))
-                            + generator.normal(0, spread))
-            step = 1 if spread > 2 * SPREAD else min(math.gcd(a, b) & -math.gcd(a, b) or 1, LARGEST_STEP)
-            if isinstance(choices, Span):
-                size = min(max(round(size / step) * step, step if a else 0, choices.low), choices.high)
-            else:
-                size = min((each for each in choices if isinstance(each, int)), key=lambda each: abs(each - size))
-            values[name] = moved.setdefault(a, size) if a >= TIED else size
-        return {name: moved.get(value, value) if isinstance(value, int) and value >= TIED and name not in
-                self.operation.sizes and isinstance(self.ranges[name], tuple) else value
-                for name, value in values.items()}
+            size = a
+            if name in sizes:
+                logs = share * np.log(np.maximum(a, 1)) + (1 - share) * np.log(np.maximum(b, 1))
+                size = np.exp(logs + generator.normal(0, spread, count))
+                divisor = np.gcd(a, b)
+                step = np.clip(divisor & -divisor, 1, LARGEST_STEP) if spread <= 2 * SPREAD else np.ones(count, int)
+                if isinstance(choices, Span):
+                    least = np.maximum(np.where(a > 0, step, 0), choices.low)
+                    size = np.clip(np.rint(size / step).astype(np.int64) * step, least, choices.high)
+                else:
+                    listed = np.array(choices)
+                    size = listed[np.abs(listed[:, None] - size).argmin(axis=0)]
+            for other, new in moved:
+                size = np.where((a == other) & (a >= TIED), new, size)
+            values[name] = size
+            if name in sizes:
+                moved.insert(0, (a, size))
+        return ProblemColumns(work, values, {name: first.known[name] for name in work.by_name})
 
     def sample(self, count: int, generator: np.random.Generator) -> ProblemColumns:
         """Random problems of the domain as columns, at most `count`, log-uniform within the ranges or at their ends.
@@ -206,36 +230,40 @@ class Domain:
         """
         parts: list[ProblemColumns] = []
         for _ in range(BATCHES):
-            problems = self._sampled(count, generator)
+            problems = self._sampled(max(count, LEAST_BATCH), generator)
             parts.append(problems.take(np.flatnonzero(self.contains(problems))))
             if sum(map(len, parts)) >= count:
                 break
         if not any(map(len, parts)):
-            raise MisuseError(f"no shape of {count * BATCHES} in the ranges obeys the constraints of the domain and "
-                              f"the rules of {self.operation.name}: {'; '.join(self.texts())[:200]}")
+            raise MisuseError(f"no shape of {max(count, LEAST_BATCH) * BATCHES} in the ranges obeys the constraints of "
+                              f"the domain and the rules of {self.operation.name}: {'; '.join(self.texts())[:200]}")
         return ProblemColumns(self.operation, *(
             {name: np.concatenate([getattr(part, which)[name] for part in parts])[:count] for name in self.ranges}
             for which in ("values", "known")))
 
     def _sampled(self, count: int, generator: np.random.Generator) -> ProblemColumns:
-        """Random problems within the ranges, with equal features where a constraint wants them."""
-        columns: dict[str, NDArray[Any]] = {}
+        """Random problems within the ranges, with equal features and multiples where a constraint wants them."""
+        columns: dict[str, Column] = {}
         for name, values in self.ranges.items():
             if isinstance(values, Span):
                 logs = generator.uniform(math.log(values.low + 0.5), math.log(values.high + 0.5), count)
                 drawn = np.rint(np.exp(logs)).astype(np.int64).clip(values.low, values.high)
-                at = generator.random(count)
-                columns[name] = np.where(at < 0.05, values.low, np.where(at > 0.95, values.high, drawn))
+                position = generator.random(count)
+                columns[name] = np.where(position < 0.05, values.low, np.where(position > 0.95, values.high, drawn))
             else:
                 listed = values if isinstance(values, tuple) else (values,)
                 feature = self.operation.by_name[name]
                 filler = feature.choices[0] if feature.choices else feature.low
                 columns[name] = generator.choice(np.array([filler if each is None else each for each in listed]), count)
-        for constraint in self.constraints:
-            match constraint.tree:
+        for part in (part for constraint in self.constraints for part in conjuncts(constraint.tree)):
+            match part:
                 case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Name(id=other)]) \
                         if name in columns and other in columns:
                     columns[name] = columns[other]
+                case ast.Compare(left=ast.BinOp(left=ast.Name(id=name), op=ast.Mod(), right=ast.Constant(
+                        value=int(divisor))), ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) \
+                        if divisor > 0 and isinstance(span := self.ranges.get(name), Span):
+                    columns[name] = np.maximum(columns[name] // divisor, -(-span.low // divisor)) * divisor
         known = {name: np.full(count, values is not None) for name, values in self.ranges.items()}
         return ProblemColumns(self.operation, columns, known)
 

@@ -48,7 +48,7 @@ class Folder:
     def condition(self, expression: Expression) -> list[Expression] | None:
         """The conditions that together hold where this one does; None if it holds nowhere. Raises ExpressionError."""
         texts: dict[str, None] = {}
-        for part in _conjuncts(self.fold(expression.tree, truth=True)[0]):
+        for part in conjuncts(self.fold(expression.tree, truth=True)[0]):
             if isinstance(part, ast.Constant):
                 if not part.value:
                     return None
@@ -183,12 +183,12 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
     return (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr) and part is not function)
 
 
-def _conjuncts(node: ast.expr) -> Iterator[ast.expr]:
+def conjuncts(node: ast.expr) -> Iterator[ast.expr]:
     """The conditions that together hold where one does."""
     match node:
         case ast.BoolOp(op=ast.And(), values=values):
             for value in values:
-                yield from _conjuncts(value)
+                yield from conjuncts(value)
         case ast.Compare(left=left, ops=[_, _, *_] as ops, comparators=others):
             for first, op, second in zip([left, *others], ops, others, strict=False):
                 yield ast.Compare(first, [op], [second])

@@ -11,7 +11,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.problem_sets.sampler import sample_problems
-from seqtune.predictor.dispatch.domain import Domain, Span
+from seqtune.predictor.dispatch.domain import MOST_CORNERS, Domain, Span
 
 GEMM = operation("gemm")
 
@@ -107,6 +107,28 @@ def test_corners_are_the_ends_of_all_ranges_with_all_words() -> None:
     assert set(domain.corners()) == {gemm(9, n, 8, trans_b=word) for n in (5, 6, 7) for word in ("no", "yes")}
     convolution = Domain.parse(operation("conv2d"), ["c=4", "h=3..56", "k=8", "r=1..5"])
     assert {(problem.size("h"), problem.size("r")) for problem in convolution.corners()} == {(3, 1), (56, 1), (56, 5)}
+
+
+def test_corners_of_many_ranges_are_some_of_all() -> None:
+    lists = [f"{name}={','.join(map(str, range(1, 1001)))}" for name in "mnk"]
+    corners = list(Domain.parse(GEMM, lists).corners())
+    assert len(set(corners)) == len(corners) == MOST_CORNERS
+    assert all(len({problem.size(name) for problem in corners}) == 1000 for name in "mnk")
+    assert not list(Domain.parse(GEMM, [*lists, "m > 1000"]).corners())
+
+
+def test_few_shapes_are_sampled_where_constraints_leave_few() -> None:
+    constraints = ["m % 64 == 0 and n % 64 == 0", "k % 64 == 0"]
+    domain = Domain.parse(GEMM, ["m=1..4096", "n=1..4096", "k=100..4096", *constraints])
+    assert len(domain.sample(12, np.random.default_rng(0))) == 12
+
+
+def test_a_feature_that_contradicts_those_it_follows_from_is_outside() -> None:
+    given = {"c": 8, "h": 9, "w": 9, "k": 8, "r": 3, "s": 3}
+    problems = [Problem.make("convnd", **given, **more) for more in ({}, {"out_h": 7}, {"out_h": 5}, {"n": 2})]
+    domain = Domain.of_shapes(problems)
+    assert domain.ranges["out_h"] is None
+    assert domain.contains(ProblemColumns.of(problems)).tolist() == [True, True, False, True]
 
 
 @pytest.mark.parametrize(("condition", "verdict"), [
