@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 
 from seqtune.errors import ExpressionError, MisuseError
@@ -17,7 +16,7 @@ from ..c_source.names import NameTable, comment, feature_kind, identifier, liter
 from ..c_source.public_names import check_prefix, with_prefix
 from .dispatcher import Dispatcher
 from .facts import LARGEST, UNKNOWN
-from .program import Program, about
+from .program import Program, summary
 from .tree import DIGITS, LEVELS, PER_LEVEL
 
 PIECE = 2000  # characters of a string; C99 promises 4095
@@ -56,7 +55,7 @@ def _header(dispatcher: Dispatcher, program: Program) -> str:
     lines = [f"    {name} = {number}, /* {comment(f'{member.kernel} {member.brief()}')} */"
              for number, (name, member) in enumerate(zip(names, members, strict=True))]
     return "\n".join([
-        "/* " + "\n * ".join(map(comment, about(dispatcher))) + " */",
+        "/* " + "\n * ".join(map(comment, summary(dispatcher))) + " */",
         "#ifndef SEQTUNE_H", "#define SEQTUNE_H", "", "#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {',
         "#endif", "", "/* The members, as `member` and `second` name them. */", "enum {", *lines,
         f"    SEQTUNE_MEMBERS = {len(members)}", "};", "", *choices, "/* A shape: the features that vary. */",
@@ -85,19 +84,17 @@ def _settings(dispatcher: Dispatcher) -> tuple[list[tuple[str, str]], list[str]]
 
     A parameter whose values have other types in another kernel has a field of its own for each type.
     """
-    fields: dict[tuple[str, str], str] = {}
-    for member in dispatcher.members:
-        for name, value in member.settings:
-            key, plain = (name, _kind(value)), identifier(name)
-            taken = set(fields.values()) | {"kernel"}
-            if key not in fields:
-                fields[key] = next(each for each in (plain, *(f"{plain}_{number}" for number in range(2, 999)))
-                                   if each not in taken)
-    rows = []
-    for member in dispatcher.members:
-        values = {(name, _kind(value)): _value(value) for name, value in member.settings}
-        rows.append(f"    {{{', '.join([literal(member.kernel), *(values.get(key, '0') for key in fields)])}}},")
-    return [(name, kind) for (_, kind), name in fields.items()], rows
+    values = [{(name, _kind(value)): _value(value) for name, value in member.settings} for member in dispatcher.members]
+    keys = list(dict.fromkeys(key for settings in values for key in settings))
+    fields: list[str] = []
+    for name, _ in keys:
+        field = identifier(name)
+        while field in ("kernel", *fields):
+            field += "_2"
+        fields.append(field)
+    rows = [f"    {{{', '.join([literal(member.kernel), *(settings.get(key, '0') for key in keys)])}}},"
+            for member, settings in zip(dispatcher.members, values, strict=True)]
+    return [(field, kind) for field, (_, kind) in zip(fields, keys, strict=True)], rows
 
 
 def _kind(value: Setting) -> str:
@@ -166,7 +163,7 @@ def _fact(table: NameTable, number: int, expression: Expression, most: float) ->
     """The statements that compute a fact: a whole number, cut off at 62 bits; the least one where it is undefined."""
     written = CExpression.of(expression, table.names, table.words, most)
     if written.kind == "i" and not written.wide and not written.undefinable:
-        return [f"fact[{number}] = {_bare(written.text)};"]
+        return [f"fact[{number}] = {written.text};"]
     lines = table.assign(f"fact {number}", expression, most)
     value = table.names[f"fact {number}"]
     text = f"sq_whole({value.text})" if value.kind == "d" else value.text
@@ -179,18 +176,8 @@ def _returned(table: NameTable, condition: Expression, most: float) -> list[str]
     """The statements that return whether a condition holds; a missing key or a wide shift counts as if it did not."""
     lines = table.refuse_unless(condition, "0", most)
     if len(lines) == 1 and "&s->fault" not in lines[0]:
-        return [f"return {_bare(lines[0].removeprefix('if (!(').removesuffix(')) return 0;'))};"]
+        return [f"return {lines[0].removeprefix('if (!(').removesuffix(')) return 0;')};"]
     return ["s->fault = 0;", *lines, "return !s->fault;"]
-
-
-def _bare(text: str) -> str:
-    """The text of an expression without the parentheses around all of it."""
-    while text.startswith("(") and text.endswith(")"):
-        depth = list(accumulate((character == "(") - (character == ")") for character in text))
-        if 0 in depth[:-1]:
-            break
-        text = text[1:-1]
-    return text
 
 
 def _tables(dispatcher: Dispatcher, program: Program) -> list[str]:
@@ -199,7 +186,7 @@ def _tables(dispatcher: Dispatcher, program: Program) -> list[str]:
     texts = rule.tree_texts()
     whole = "".join(texts)
     pieces = [whole[at:at + PIECE] for at in range(0, len(whole), PIECE)] or [""]
-    lists = {"unsigned char": sorted({tree.members for tree in rule.trees})}["unsigned char"]
+    lists = sorted({tree.members for tree in rule.trees})
     trees, begin = [], 0
     for tree, text in zip(rule.trees, texts, strict=True):
         trees.append(f"{{{len(tree.tests)}, {len(tree.members)}, {begin}, {tree.scale}, "

@@ -24,8 +24,9 @@ static void sq_score(sq_state *s, int64_t *score) {
             node = 2 * node + 1 + (fact[sq_test_fact[test]] > sq_threshold[test]);
         }
         for (i = 0; i < t->members; ++i) {
-            int two = sq_digit(t->text + (long)t->nodes * SQ_WIDTH + (long)(node - t->nodes) * ((t->members + 1) / 2) + i / 2);
-            score[t->member[i]] += t->scale * ((i % 2 ? two % SQ_PER_LEVEL : two / SQ_PER_LEVEL) - SQ_LEVELS);
+            long leaf = t->text + (long)t->nodes * SQ_WIDTH + (long)(node - t->nodes) * ((t->members + 1) / 2);
+            int pair = sq_digit(leaf + i / 2);
+            score[t->member[i]] += t->scale * ((i % 2 ? pair % SQ_PER_LEVEL : pair / SQ_PER_LEVEL) - SQ_LEVELS);
         }
     }
 }

@@ -354,17 +354,13 @@ def holding(conditions: Iterable[Expression], columns: ProblemColumns | Mapping[
         left = np.flatnonzero(holds)
         if len(left):
             read = {name: values[name][left] for name in condition.names}
-            holds[left] = _truths(condition, read, len(left))
+            try:
+                holds[left] = np.asarray(condition(read)).astype(bool)
+            except ExpressionError:  # in some row, such as for the missing key of a table
+                listed = list(zip(*(column.tolist() for column in read.values()), strict=True))
+                truths = {row: _truth(condition, dict(zip(read, row, strict=True))) for row in set(listed)}
+                holds[left] = [truths[row] for row in listed]
     return holds
-
-
-def _truths(condition: Expression, values: Mapping[str, NDArray[Any]], count: int) -> NDArray[np.bool_]:
-    try:
-        return np.broadcast_to(np.asarray(condition(values)).astype(bool), count)
-    except ExpressionError:  # in some row, such as for the missing key of a table
-        rows = list(zip(*(column.tolist() for column in values.values()), strict=True))
-        truths = {row: _truth(condition, dict(zip(values, row, strict=True))) for row in dict.fromkeys(rows)}
-        return np.array([truths[row] for row in rows], bool)
 
 
 def _truth(condition: Expression, values: Mapping[str, Any]) -> bool:

@@ -30,7 +30,6 @@ class Folder:
     """Folds expressions; `names` holds what some of their names stand for."""
 
     names: dict[str, Folded] = field(default_factory=dict)
-    _seen: list[Bounds] = field(default_factory=list)  # of all parts of the expression that `most` looks at
 
     def put(self, constants: Mapping[str, Value]) -> None:
         """Put constants in the place of names."""
@@ -59,18 +58,11 @@ class Folder:
             texts[ast.unparse(part)] = None
         return list(map(Expression, texts))
 
-    def most(self, expression: Expression) -> float:
-        """A bound of the magnitude of all whole numbers that the evaluation computes; infinite where none is known."""
-        self._seen.clear()
-        self.fold(expression.tree)
-        return max((max(-bounds[0], bounds[1]) if bounds else math.inf for bounds in self._seen), default=0)
-
     def fold(self, node: ast.expr, truth: bool = False) -> Folded:
         """The folded node and the bounds of its value; with `truth` it only matters whether the value is true."""
         folded, bounds = self._folded(node, truth)
-        self._seen.append(bounds)
-        if bounds and truth and _truth(bounds) is not None:
-            return _constant(bool(_truth(bounds)))
+        if bounds and truth and (decided := _truth(bounds)) is not None:
+            return _constant(decided)
         if bounds and bounds[0] == bounds[1] and abs(bounds[0]) <= _HUGE:
             return _constant(int(bounds[0]))
         series = isinstance(folded, ast.Name | ast.Constant | ast.Tuple | ast.List | ast.Dict)

@@ -16,7 +16,7 @@ from .dispatcher import Dispatcher
 from .domain import Range, Span, problem_folder
 from .folding import Folder
 
-FARTHEST = 64  # times the largest size of the domain
+TIMES = (64, 32, 16, 8, 4, 2, 1)  # how many times the largest size of the domain may be, the first that is possible
 LONGEST_GAP = 500  # characters of a comment; the JSON file has all
 
 
@@ -36,14 +36,16 @@ class Program:
 
     @classmethod
     def of(cls, dispatcher: Dispatcher) -> Program:
-        """The program of a dispatcher. Raises MisuseError if it reads a feature that some shapes do not know."""
-        times = FARTHEST
-        while True:
+        """The program of a dispatcher, whose limits are the farthest at which 64 bits hold all numbers.
+
+        Raises MisuseError if it reads a feature that some shapes do not know.
+        """
+        for times in TIMES:
             program = cls._of(dispatcher, times)
             every = (*program.facts, *program.conditions, *(expression for _, expression in program.sizes))
-            if times == 1 or all(program.most(expression) < SAFE_BOUND for expression in every):
-                return program
-            times //= 2
+            if all(program.most(expression) < SAFE_BOUND for expression in every):
+                break
+        return program
 
     @classmethod
     def _of(cls, dispatcher: Dispatcher, times: int) -> Program:
@@ -89,16 +91,16 @@ class Program:
     def most(self, expression: Expression) -> float:
         """A bound of the magnitude of all whole numbers that an expression computes, within the limits."""
         plain = {feature.name for feature in self.features if feature.choices or feature.number}
-        bounds = {name: 0.0 if name in plain else math.inf if (known := self.folder.names[name][1]) is None
-                  else max(-known[0], known[1]) for name in expression.names}
-        return min(self.folder.most(expression), expression.bound(bounds))
+        return expression.bound({
+            name: 0.0 if name in plain else math.inf if (known := self.folder.names[name][1]) is None
+            else max(-known[0], known[1]) for name in expression.names})
 
 
 def _whole(values: Range) -> list[int]:
     return [value for value in values if isinstance(value, int)] if isinstance(values, tuple) else []
 
 
-def about(dispatcher: Dispatcher) -> list[str]:
+def summary(dispatcher: Dispatcher) -> list[str]:
     """Lines for people at the head of a file: what it serves, and what it promises."""
     device = "an unknown device" if dispatcher.device is None else dispatcher.device.key
     if not dispatcher.promised:
@@ -110,6 +112,6 @@ def about(dispatcher: Dispatcher) -> list[str]:
         promise = f"Every answer is valid, and every shape of the domain has one{fallback}."
     text = (f"Chooses one of {len(dispatcher.members)} kernels for {dispatcher.operation.name} on {device}. Made by "
             f"seqtune dispatch.\nDomain: {', '.join(dispatcher.domain.texts())}.\n{promise}\nShapes outside the domain "
-            f"are answered too, and marked, up to {FARTHEST} times its sizes where 64 bits suffice. A shape without a "
+            f"are answered too, and marked, up to {TIMES[0]} times its sizes where 64 bits suffice. A shape without a "
             "valid member has no answer.")
     return [line for part in text.splitlines() for line in textwrap.wrap(part, 110)]

@@ -8,7 +8,7 @@ from seqtune.kernels.expression import Expression
 
 from .dispatcher import Dispatcher
 from .facts import LARGEST, UNKNOWN
-from .program import Program, about
+from .program import Program, summary
 from .tree import DIGITS, LEVELS, PER_LEVEL
 
 _CALLS = {ast.Pow: "_power", ast.LShift: "_left", ast.RShift: "_right"}
@@ -137,7 +137,7 @@ def python_file(dispatcher: Dispatcher) -> str:
     Raises MisuseError, as `Program.of` does.
     """
     program, rule, domain = Program.of(dispatcher), dispatcher.rule, dispatcher.domain
-    parts = [f'"""{_plain(about(dispatcher))}\n"""', _START, f"UNKNOWN, LARGEST = {UNKNOWN}, {LARGEST}",
+    parts = [f'"""{_plain(summary(dispatcher))}\n"""', _START, f"UNKNOWN, LARGEST = {UNKNOWN}, {LARGEST}",
              f"WIDTH, DIGITS, LEVELS, PER_LEVEL, LEAD = {rule.width}, {DIGITS}, {LEVELS}, {PER_LEVEL}, {rule.sure}",
              "KERNELS = " + _listed([repr(member.kernel) for member in dispatcher.members]),
              "SETTINGS = " + _listed([repr(dict(member.settings)) for member in dispatcher.members]),
