@@ -26,6 +26,7 @@ from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
+from seqtune.kernels.registry import is_registered, kernel
 
 from .domain import Domain
 from .facts import check_fact, fact_columns
@@ -196,6 +197,18 @@ class _Member(_Part):
     reason: str
 
 
+def _check_declared(number: int, member: _Member, device: Device | None, promised: bool) -> None:
+    """Check a member against the declaration of its kernel, where that is known here, in the same version.
+
+    Raises MisuseError.
+    """
+    if device is None or not is_registered(member.kernel) or kernel(member.kernel).version != member.version:
+        return
+    guard = Guard.of(Configuration.of(member.kernel, member.settings), kernel(member.kernel), device)
+    if promised and guard.conditions and not member.conditions:
+        raise FormatError(f"member {number} ({member.kernel}) lacks the conditions of its kernel; dispatch anew")
+
+
 class _File(_Part):
     format: str
     version: Literal[1]
@@ -237,8 +250,13 @@ class _File(_Part):
                       if not is_setting(value)), None)
         if wrong is not None:
             raise FormatError(f"the setting {wrong!r:.40} is not a word or a number of at most 64 bits")
+        device = None if self.device is None else Device.from_json(self.device)
+        if device is None and self.promised:
+            raise FormatError("it promises valid members but names no device; dispatch anew")
+        for number, member in enumerate(self.members):
+            _check_declared(number, member, device, self.promised)
         return Dispatcher(
-            None if self.device is None else Device.from_json(self.device),
+            device,
             tuple(Configuration.of(member.kernel, member.settings) for member in self.members),
             tuple(member.version for member in self.members), tuple(guards), rule,
             Domain.parse(work, self.domain), self.fallback, self.gap, self.promised, self.evidence)

@@ -110,8 +110,8 @@ class Rule:
         trees = [_tree(members, scale, text, width)
                  for members, scale, text in _rows(content, "trees", (list, int, str), LONGEST_RULE)]
         members, sure = content.get("members"), content.get("sure")
-        if type(members) is not int or type(sure) is not int or abs(sure) > LARGEST:
-            raise FormatError("`members` and `sure` of a rule are whole numbers")
+        if type(members) is not int or type(sure) is not int or not 0 <= sure <= LARGEST:
+            raise FormatError("`members` and `sure` of a rule are whole numbers from 0 on, of at most 62 bits")
         if any(abs(number) > LARGEST for test in tests for number in test):
             raise FormatError("a threshold of a rule has more than 62 bits")
         pairs = np.array(tests, np.int64).reshape(-1, 2)

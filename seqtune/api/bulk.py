@@ -179,7 +179,7 @@ def _verified(problems: Sequence[Problem], device: Device, **options: Any) -> li
             answers.append(BulkAnswer(problem, device.name, (), str(error)))
             continue
         answers.append(BulkAnswer(problem, device.name, prediction.candidates, verification=prediction,
-                                  predictor=prediction.predictor))
+                                  predictor=prediction.predictor, note=prediction.note))
     return answers
 
 

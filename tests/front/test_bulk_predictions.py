@@ -18,6 +18,7 @@ import seqtune
 from seqtune.__main__ import main
 from seqtune.api import bulk
 from tests.support.command_line import Refused
+from tests.support.dispatchers import by_size, changed, saved
 from tests.support.installation.optional import skip_without_semaphores
 from tests.support.paths import ROOT
 
@@ -174,3 +175,16 @@ def test_processes_give_the_same_answers() -> None:
         assert [one.configuration for one in first.candidates] == [one.configuration for one in second.candidates]
         assert [one.probability for one in first.candidates] == pytest.approx(
             [one.probability for one in second.candidates], rel=1e-5)  # processes use other numbers of threads
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_shapes_outside_of_the_domain_of_a_dispatch_are_counted(
+        tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    members = [changed("llvm.gemm"), changed("llvm.gemm", unroll_k=2)]
+    file = saved(tmp_path, by_size("m", 64, members, None, "m=8..512", "n=256", "k=256"))
+    path = tmp_path / "products.txt"
+    path.write_text("".join(f"gemm m=8 n={n} k=256\n" for n in (256, 512, 1024)))
+    assert main(["predict", "--problems", str(path), "--checkpoint", str(file), "--format", form, "--jobs", "1"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "2 of 3 answers have a note, such as:" in said
+    assert "gemm m=8 n=1024 k=256 is outside of the domain of dispatch.json" in said

@@ -139,7 +139,9 @@ def _predict_set(words: list[str] | None, problems: str, answered: Callable[...,
         check_free(out, force)
     wanted = _from_stdin() if problems == "-" and not words else numbered_problems(words, problems)
     with spinner() as progress:
-        missing = _write(answered([line.problem for line in wanted], progress=progress), wanted, out, form)
+        missing, notes = _write(answered([line.problem for line in wanted], progress=progress), wanted, out, form)
+    if notes:
+        note(f"{len(notes)} of {len(wanted)} answers have a note, such as: {max(notes, key=len)}")
     if missing:
         note(f"no kernel solves {missing} of {len(wanted)} problems; the reason stands beside each")
     return 1 if missing else 0
@@ -158,8 +160,12 @@ def _from_stdin() -> list[ProblemLine]:
     return lines
 
 
-def _write(answers: Iterable[BulkAnswer], lines: Sequence[ProblemLine], out: Path | None, form: str) -> int:
-    """Write the answer to each line with its number and labels; return the number of answers without candidates."""
+def _write(answers: Iterable[BulkAnswer], lines: Sequence[ProblemLine], out: Path | None,
+           form: str) -> tuple[int, list[str]]:
+    """Write the answer to each line with its number and labels.
+
+    Returns the number of answers without candidates, and the notes of those that have one.
+    """
     from seqtune.kernels.files import replacing
 
     if out is None:
@@ -168,10 +174,11 @@ def _write(answers: Iterable[BulkAnswer], lines: Sequence[ProblemLine], out: Pat
         return _write_lines(answers, lines, file, form)
 
 
-def _write_lines(answers: Iterable[BulkAnswer], lines: Sequence[ProblemLine], file: TextIO, form: str) -> int:
+def _write_lines(answers: Iterable[BulkAnswer], lines: Sequence[ProblemLine], file: TextIO,
+                 form: str) -> tuple[int, list[str]]:
     from ...api.bulk import csv_header
 
-    missing = 0
+    missing, notes = 0, list[str]()
     labels = dict.fromkeys(name for line in lines for name in line.labels)
     if form == "csv":
         file.write(csv_header(labels))
@@ -182,4 +189,5 @@ def _write_lines(answers: Iterable[BulkAnswer], lines: Sequence[ProblemLine], fi
             file.write(answered.json_line(line.number, line.labels))
         file.flush()
         missing += not answered.candidates
-    return missing
+        notes += [answered.note] if answered.note else []
+    return missing, notes

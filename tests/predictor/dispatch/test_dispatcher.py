@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from seqtune.kernels.membership import Membership
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
-from seqtune.kernels.registry import families
+from seqtune.kernels.registry import families, kernel
 from seqtune.predictor.dispatch.dispatcher import Choice, Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import Fact, fact_columns
 from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import Rule
 from tests.support.devices import DEVICES
+from tests.support.dispatchers import by_size
 from tests.support.guarded_members import random_dispatcher
 
 CPU = DEVICES["llvm"]
@@ -133,7 +135,9 @@ CHANGES: list[tuple[list[str | int], Any, str]] = [
     (["rule"], {}, "rule"), (["rule", "facts"], [["q", "q"]], "reads 'q'"), (["domain"], ["m=1..9"], "lacks n, k"),
     (["promised"], False, "names a fallback but promises nothing"),
     (["domain"], ["m=1..9"] * 300, "at most 200"), (["device"], {"name": "x"}, "a device needs backend"),
-    (["more"], 1, "more: Extra inputs"), (["gap"], 3, "gap: Input should be a valid string")]
+    (["device"], None, "promises valid members but names no device"), (["rule", "sure"], -1, "from 0 on"),
+    (["rule", "sure"], 1 << 63, "at most 62 bits"), (["more"], 1, "more: Extra inputs"),
+    (["gap"], 3, "gap: Input should be a valid string")]
 NO_FACTS = ("dtype", "'a'", "m if m > 4 else dtype", "{8: 1}[m]", "dtype + 1", "dtype < 3", "2 ** m", "m << n",
             "(m, n)", "4e18 ** m", "m >> -1", "-trans_a")
 CHANGES += [(["rule", "facts"], [["x", text]], "the fact ") for text in NO_FACTS]
@@ -195,3 +199,20 @@ def test_facts_that_no_feature_gives_are_refused() -> None:
     content["rule"]["facts"] = [[Fact("x", TOY.constraints[0].expression).name, "tile"]]
     with pytest.raises(FormatError, match="reads 'tile', which gemm does not have"):
         Dispatcher.from_json(content)
+
+
+@pytest.mark.parametrize(("part", "value", "reason"), [
+    ("settings", {"q": 1}, "llvm.gemm has one value for each of"), ("conditions", [], "member 0 (llvm.gemm) lacks"),
+    ("settings", {**dict(kernel("llvm.gemm").default), "vector": 7}, "llvm.gemm: vector=7 is not one of its values")])
+def test_a_member_is_checked_against_the_kernel_that_is_known_here(part: str, value: Any, reason: str,
+                                                                   tmp_path: Path) -> None:
+    members = [Configuration.of("llvm.gemm", dict(kernel("llvm.gemm").default))] * 2
+    content = by_size("m", 64, members, CPU, "m=8..512", "n=256", "k=256").to_json()
+    Dispatcher.from_json(content)
+    content["members"][0][part] = value
+    (tmp_path / "d.json").write_text(json.dumps(content))
+    with pytest.raises(FormatError, match=re.escape(reason)) as caught:
+        Dispatcher.load(tmp_path / "d.json")
+    assert "d.json: " in str(caught.value)
+    content["members"][0]["version"] += 1  # of another version, nothing is known here
+    Dispatcher.from_json(content)
