@@ -186,11 +186,9 @@ def _tables(dispatcher: Dispatcher, program: Program) -> list[str]:
     texts = rule.tree_texts()
     whole = "".join(texts)
     pieces = [whole[at:at + PIECE] for at in range(0, len(whole), PIECE)] or [""]
-    lists = sorted({tree.members for tree in rule.trees})
     trees, begin = [], 0
     for tree, text in zip(rule.trees, texts, strict=True):
-        trees.append(f"{{{len(tree.tests)}, {len(tree.members)}, {begin}, {tree.scale}, "
-                     f"sq_members_{lists.index(tree.members)}}},")
+        trees.append(f"{{{len(tree.tests)}, {begin}, {tree.scale}}},")
         begin += len(text)
     guards = [("rules", program.rules), ("domain", program.domain), *(
         (f"guard_{number}", guard) for number, guard in enumerate(program.guards))]
@@ -202,12 +200,10 @@ def _tables(dispatcher: Dispatcher, program: Program) -> list[str]:
         *(f"#define SQ_{name} {value}" for name, value in sizes.items()), "",
         *(f"static const short sq_{name}[] = {{{', '.join(map(str, (*numbers, -1)))}}};" for name, numbers in guards),
         f"static const short *const sq_guards[] = {{{', '.join(f'sq_{name}' for name, _ in guards[2:])}}};",
-        *(f"static const unsigned char sq_members_{number}[] = {{{', '.join(map(str, members))}}};"
-          for number, members in enumerate(lists)),
         f"static const unsigned short sq_test_fact[] = {{\n{_wrapped(tests)}}};",
         f"static const int64_t sq_threshold[] = {{\n{_wrapped(thresholds)}}};",
-        "typedef struct { int nodes, members; long text; int64_t scale; const unsigned char *member; } sq_tree;",
-        "static const sq_tree sq_trees[] = {", *(trees or ["{0, 0, 0, 0, NULL}"]), "};",
+        "typedef struct { int nodes; long text; int64_t scale; } sq_tree;",
+        "static const sq_tree sq_trees[] = {", *(trees or ["{0, 0, 0}"]), "};",
         "static const char *const sq_text[] = {", *(f'"{piece}",' for piece in pieces), "};"]
 
 

@@ -23,10 +23,10 @@ static void sq_score(sq_state *s, int64_t *score) {
             int test = SQ_WIDTH == 1 ? sq_digit(at) : sq_digit(at) * SQ_DIGITS + sq_digit(at + 1);
             node = 2 * node + 1 + (fact[sq_test_fact[test]] > sq_threshold[test]);
         }
-        for (i = 0; i < t->members; ++i) {
-            long leaf = t->text + (long)t->nodes * SQ_WIDTH + (long)(node - t->nodes) * ((t->members + 1) / 2);
+        for (i = 0; i < SQ_MEMBERS; ++i) {
+            long leaf = t->text + (long)t->nodes * SQ_WIDTH + (long)(node - t->nodes) * ((SQ_MEMBERS + 1) / 2);
             int pair = sq_digit(leaf + i / 2);
-            score[t->member[i]] += t->scale * ((i % 2 ? pair % SQ_PER_LEVEL : pair / SQ_PER_LEVEL) - SQ_LEVELS);
+            score[i] += t->scale * ((i % 2 ? pair % SQ_PER_LEVEL : pair / SQ_PER_LEVEL) - SQ_LEVELS);
         }
     }
 }

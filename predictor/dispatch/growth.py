@@ -127,7 +127,7 @@ def boost(held: NDArray[np.float32], losses: Losses, count: int, depth: int, see
         scale = max(1, int(np.ceil(largest * UNIT / LEVELS)))
         whole = np.clip(np.rint(leaves * UNIT / scale), -LEVELS, LEVELS).astype(np.int64)
         scores += whole[leaf] * (scale / UNIT)
-        trees.append(Tree(tuple(range(members)), nodes, whole, scale))
+        trees.append(Tree(nodes, whole, scale))
     return trees
 
 
@@ -169,7 +169,6 @@ def _worth(sums: NDArray[np.float32]) -> Floats:
 
 def single(held: NDArray[np.float32], losses: Losses) -> Tree:
     """Grow one small tree whose leaves order the members by their regret there; splits that save little are undone."""
-    members = losses.regret.shape[1]
     first, second = losses.derivatives(np.zeros_like(losses.regret))
     sums = np.concatenate([first, second, np.ones((len(held), 1))], axis=1).astype(np.float32)
     depth = min(SINGLE_DEPTH, deepest(len(held))) if held.shape[1] else 0
@@ -188,7 +187,7 @@ def single(held: NDArray[np.float32], losses: Losses) -> Tree:
                     nodes[(1 << level) - 1 + number] = nodes[0]
     if depth and len(np.unique(costs, axis=0)) == 1:
         nodes, costs = nodes[:0], costs[:1]
-    return Tree(tuple(range(members)), nodes, np.stack(list(map(_levels, costs))), UNIT)
+    return Tree(nodes, np.stack(list(map(_levels, costs))), UNIT)
 
 
 def _levels(costs: Floats) -> Whole:

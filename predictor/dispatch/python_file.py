@@ -92,14 +92,14 @@ def _numbers(text):
 def _score(facts):
     holds = [facts[fact] > threshold for fact, threshold in _TESTS]
     scores = [0] * len(SETTINGS)
-    for members, scale, nodes, digits in _TREES:
+    for scale, nodes, digits in _TREES:
         node = 0
         while node < nodes:
             at = node * WIDTH
             node = 2 * node + 1 + holds[digits[at] if WIDTH == 1 else digits[at] * DIGITS + digits[at + 1]]
-        at = nodes * WIDTH + (node - nodes) * ((len(members) + 1) // 2)
-        for number, member in enumerate(members):
-            scores[member] += scale * (divmod(digits[at + number // 2], PER_LEVEL)[number % 2] - LEVELS)
+        at = nodes * WIDTH + (node - nodes) * ((len(scores) + 1) // 2)
+        for member in range(len(scores)):
+            scores[member] += scale * (divmod(digits[at + member // 2], PER_LEVEL)[member % 2] - LEVELS)
     return scores
 
 
@@ -143,7 +143,7 @@ def python_file(dispatcher: Dispatcher) -> str:
              "SETTINGS = " + _listed([repr(dict(member.settings)) for member in dispatcher.members]),
              "_TESTS = " + _listed([repr(test) for test in zip(rule.test_facts.tolist(), rule.thresholds.tolist(),
                                                                strict=True)]),
-             "_TREES = " + _listed([f"({tree.members!r}, {tree.scale}, {len(tree.tests)}, _numbers({text!r}))"
+             "_TREES = " + _listed([f"({tree.scale}, {len(tree.tests)}, _numbers({text!r}))"
                                     for tree, text in zip(rule.trees, rule.tree_texts(), strict=True)])]
     names = [feature.name for feature in program.features]
     fixed = [f"{name}={value!r}" for name, value in domain.fixed.items()]

@@ -6,12 +6,13 @@ numbers, so a file in C, a Python module and NumPy give the same order for every
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.expression import Expression
@@ -20,7 +21,7 @@ from seqtune.kernels.task import Floats
 from .facts import LARGEST, Fact
 from .goal import Goal
 from .growth import FEWEST_TREES, MOST_TREES, TEST_BYTES, Losses, Tests, boost, choose_tests, deepest, single
-from .tree import DIGITS, Tree, Whole, digits, leaf_digits, leaves_of, numbers_of
+from .tree import DEEPEST, DIGITS, Tree, Whole, digits, leaf_digits
 
 MOST_MEMBERS, MOST_FACTS, LONGEST_RULE = 64, 1000, 10_000
 MOST_TESTS = DIGITS**2  # of which two digits hold the number
@@ -52,15 +53,15 @@ class Rule:
         if self.test_facts.shape != self.thresholds.shape or not _within(self.test_facts, len(self.facts)):
             raise FormatError("a test of the rule reads a fact that it does not have")
         for tree in self.trees:
-            if not _within(tree.tests, tests) or not _within(np.array(tree.members, np.int64), self.members):
-                raise FormatError("a tree of the rule has a test or a member that the rule does not have")
+            if not _within(tree.tests, tests) or tree.leaves.shape[1] != self.members:
+                raise FormatError("a tree of the rule has a test that the rule lacks, or not a number for each member")
 
     def scores(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """The score of every member; lower is better. Shapes: `values` (shape, fact) to (shape, member)."""
         holds = values[:, self.test_facts] > self.thresholds
         scores = np.zeros((len(values), self.members), np.int64)
         for tree in self.trees:
-            scores[:, tree.members] += tree.scale * tree.leaves[tree.leaf_of(holds)]
+            scores += tree.scale * tree.leaves[tree.leaf_of(holds)]
         return scores
 
     def order(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -93,29 +94,19 @@ class Rule:
     def to_json(self) -> dict[str, Any]:
         """The rule as JSON, which `from_json` reads."""
         return {"members": self.members, "sure": self.sure,
-                "facts": [[fact.name, fact.expression.text] for fact in self.facts],
-                "tests": [[fact, threshold] for fact, threshold in zip(
-                    self.test_facts.tolist(), self.thresholds.tolist(), strict=True)],
-                "trees": [[list(tree.members), tree.scale, text] for tree, text in zip(
-                    self.trees, self.tree_texts(), strict=True)]}
+                "facts": [{"name": fact.name, "text": fact.expression.text} for fact in self.facts],
+                "test_facts": self.test_facts.tolist(), "thresholds": self.thresholds.tolist(),
+                "trees": [{"scale": tree.scale, "tests": tree.tests.tolist(), "leaves": tree.leaves.ravel().tolist()}
+                          for tree in self.trees]}
 
     @classmethod
     def from_json(cls, content: object) -> Rule:
         """The inverse of `to_json`; the content may come from anywhere. Raises FormatError and ExpressionError."""
-        if not isinstance(content, Mapping):
-            raise FormatError("a rule is an object of JSON")
-        facts = [Fact(name, Expression(text)) for name, text in _rows(content, "facts", (str, str), MOST_FACTS)]
-        tests = _rows(content, "tests", (int, int), MOST_TESTS)
-        width = 1 if len(tests) <= DIGITS else 2
-        trees = [_tree(members, scale, text, width)
-                 for members, scale, text in _rows(content, "trees", (list, int, str), LONGEST_RULE)]
-        members, sure = content.get("members"), content.get("sure")
-        if type(members) is not int or type(sure) is not int or not 0 <= sure <= LARGEST:
-            raise FormatError("`members` and `sure` of a rule are whole numbers from 0 on, of at most 62 bits")
-        if any(abs(number) > LARGEST for test in tests for number in test):
-            raise FormatError("a threshold of a rule has more than 62 bits")
-        pairs = np.array(tests, np.int64).reshape(-1, 2)
-        return cls(members, tuple(facts), pairs[:, 0], pairs[:, 1], tuple(trees), sure)
+        try:
+            return _Content.model_validate(content).rule()
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise FormatError(f"a rule's {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
     def text(self, names: Sequence[str] = ()) -> str:
         """The rule as text that people read: conditions of one tree, or the number of the trees and their facts.
@@ -135,9 +126,7 @@ class Rule:
     def _lines(self, tree: Tree, node: int, names: Sequence[str], indent: str) -> list[str]:
         """The lines of a node of the only tree; branches that end in the same member are one."""
         if node >= len(tree.tests):
-            scores = np.full(self.members, 0)
-            scores[list(tree.members)] = tree.leaves[node - len(tree.tests)]
-            return [f"{indent}{names[int(np.argmin(scores))]}"]
+            return [f"{indent}{names[int(np.argmin(tree.leaves[node - len(tree.tests)]))]}"]
         inner = f"{indent}    "
         no, yes = (self._lines(tree, 2 * node + side, names, inner) for side in (1, 2))
         if no == yes:
@@ -156,28 +145,42 @@ def _within(numbers: NDArray[np.int64], count: int) -> bool:
     return bool(((numbers >= 0) & (numbers < count)).all())
 
 
-def _rows(content: Mapping[str, Any], name: str, kinds: tuple[type, ...], most: int) -> list[Any]:
-    """The rows of a list of JSON, each of values of these types. Raises FormatError."""
-    rows = content.get(name)
-    if not isinstance(rows, list) or len(rows) > most or not all(
-            isinstance(row, list) and tuple(map(type, row)) == kinds for row in rows):
-        words = ", ".join(kind.__name__ for kind in kinds)
-        raise FormatError(f"`{name}` of a rule is a list of at most {most} rows of {words}")
-    return rows
+_Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 
 
-def _tree(members: list[Any], scale: int, text: str, width: int) -> Tree:
-    if not 0 < len(members) <= MOST_MEMBERS or any(type(member) is not int for member in members):
-        raise FormatError("a tree of the rule has no list of members")
-    leaves, pairs = 1, (len(members) + 1) // 2  # a tree of n leaves has (n - 1) width + n pairs digits
-    while (leaves - 1) * width + leaves * pairs < len(text):
-        leaves *= 2
-    nodes = (leaves - 1) * width
-    if nodes + leaves * pairs != len(text):
-        raise FormatError(f"a tree of {len(text)} digits is not complete")
-    numbers = np.array(numbers_of(text[nodes:]), np.int64).reshape(leaves, pairs)
-    return Tree(tuple(members), np.array(numbers_of(text[:nodes], width), np.int64),
-                leaves_of(numbers, len(members)), scale)
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _FactContent(_Part):
+    name: str
+    text: str
+
+
+class _TreeContent(_Part):
+    scale: _Whole
+    tests: list[_Whole] = Field(max_length=1 << DEEPEST)
+    leaves: list[_Whole] = Field(max_length=MOST_MEMBERS << DEEPEST)
+
+
+class _Content(_Part):
+    members: int = Field(ge=1, le=MOST_MEMBERS)
+    sure: int = Field(ge=0, le=LARGEST)
+    facts: list[_FactContent] = Field(max_length=MOST_FACTS)
+    test_facts: list[_Whole] = Field(max_length=MOST_TESTS)
+    thresholds: list[_Whole] = Field(max_length=MOST_TESTS)
+    trees: list[_TreeContent] = Field(max_length=LONGEST_RULE)
+
+    def rule(self) -> Rule:
+        """The rule. Raises FormatError and ExpressionError."""
+        if any(len(tree.leaves) % self.members for tree in self.trees):
+            raise FormatError("a leaf of the rule has not a number for each member")
+        facts = tuple(Fact(fact.name, Expression(fact.text)) for fact in self.facts)
+        trees = tuple(Tree(np.array(tree.tests, np.int64),
+                           np.array(tree.leaves, np.int64).reshape(-1, self.members), tree.scale)
+                      for tree in self.trees)
+        return Rule(self.members, facts, np.array(self.test_facts, np.int64), np.array(self.thresholds, np.int64),
+                    trees, self.sure)
 
 
 def learn_rule(values: NDArray[np.int64], slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact], *,

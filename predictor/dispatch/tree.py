@@ -26,9 +26,8 @@ _SPARE = ord("!")  # in place of "?", of which C may make trigraphs
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Whole numbers that are added to the scores of some members."""
+    """Whole numbers that are added to the scores of all members."""
 
-    members: tuple[int, ...]  # whose scores it changes
     tests: Whole  # (node,) number of the rule's test at each node: 2**depth - 1 of them, none for a single leaf
     leaves: Whole  # (2**depth, member) each in -LEVELS..LEVELS; a score changes by `scale` times that
     scale: int = 1
@@ -37,8 +36,8 @@ class Tree:
         count = len(self.leaves)
         if not 1 <= count <= 1 << DEEPEST or count & (count - 1) or self.tests.shape != (count - 1,):
             raise FormatError(f"a tree of {count} leaves and {len(self.tests)} nodes is not complete")
-        if self.leaves.shape != (count, len(self.members)) or np.abs(self.leaves).max(initial=0) > LEVELS:
-            raise FormatError(f"a leaf of a tree has no number from {-LEVELS} to {LEVELS} for each member")
+        if np.abs(self.leaves).max(initial=0) > LEVELS:
+            raise FormatError(f"a leaf of a tree has a number that is not from {-LEVELS} to {LEVELS}")
         if not 0 < self.scale <= LARGEST_SCALE:
             raise FormatError(f"a tree has the scale {self.scale}")
 
@@ -61,14 +60,6 @@ def leaf_digits(leaves: Whole) -> Whole:
     return np.asarray(raised[:, ::2] * PER_LEVEL + raised[:, 1::2])
 
 
-def leaves_of(pairs: Whole, members: int) -> Whole:
-    """The inverse of `leaf_digits`: (leaf, digit) to (leaf, member). Raises FormatError."""
-    if pairs.max(initial=0) >= PER_LEVEL**2:
-        raise FormatError(f"a digit of a leaf is {pairs.max()}")
-    numbers = np.stack([pairs // PER_LEVEL, pairs % PER_LEVEL], axis=2).reshape(len(pairs), -1)
-    return np.asarray(numbers[:, :members] - LEVELS)
-
-
 def digits(numbers: Iterable[int], width: int = 1) -> str:
     """Numbers from 0 as text, each in `width` characters, the greatest digit first.
 
@@ -82,18 +73,3 @@ def digits(numbers: Iterable[int], width: int = 1) -> str:
             code += code >= ord("\\")
             text.append(chr(_SPARE if code == ord("?") else code))
     return "".join(text)
-
-
-def numbers_of(text: str, width: int = 1) -> list[int]:
-    """The inverse of `digits`. Raises FormatError."""
-    values = []
-    for character in text:
-        code = ord("?") if character == "!" else ord(character)
-        value = code - 35 - (code > ord("\\"))
-        if character in '?\\"' or not 0 <= value < DIGITS:
-            raise FormatError(f"{character!r:.10} is no digit of a tree")
-        values.append(value)
-    if len(values) % width:
-        raise FormatError(f"{len(values)} digits are no whole number of numbers of {width}")
-    return [sum(value * DIGITS**place for place, value in zip(reversed(range(width)), values[at:at + width],
-                                                              strict=True)) for at in range(0, len(values), width)]

@@ -22,7 +22,7 @@ from seqtune.predictor.dispatch.tree import Tree
 def by_size(name: str, rows: int, members: Sequence[Configuration], device: Device | None, *domain: str) -> Dispatcher:
     """The dispatcher that prefers the second of two members where the feature `name` is above `rows`."""
     family = kernel(members[0].kernel)
-    tree = Tree((0, 1), np.zeros(1, np.int64), np.array([[0, 1], [1, 0]]))
+    tree = Tree(np.zeros(1, np.int64), np.array([[0, 1], [1, 0]]))
     rule = Rule(2, (Fact(name, Expression(name)),), np.zeros(1, np.int64), np.array([rows]), (tree,), 1)
     return Dispatcher.of(members, {family.name: family}, device, rule,
                          Domain.parse(operation(family.operation), domain))

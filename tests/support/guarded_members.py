@@ -40,9 +40,8 @@ def random_rule(facts: Sequence[Fact], values: NDArray[np.int64], members: int, 
     test_facts = generator.integers(len(facts), size=tests)
     trees = []
     for depth in (0, 1, 2, 3, 5, 7):
-        chosen = np.sort(generator.permutation(members)[:generator.integers(1, members + 1)])
-        trees.append(Tree(tuple(chosen.tolist()), generator.integers(tests, size=2**depth - 1),
-                          generator.integers(-LEVELS, LEVELS + 1, size=(2**depth, len(chosen))), 10 ** (depth % 3)))
+        trees.append(Tree(generator.integers(tests, size=2**depth - 1),
+                          generator.integers(-LEVELS, LEVELS + 1, size=(2**depth, members)), 10 ** (depth % 3)))
     thresholds = values[generator.integers(len(values), size=tests), test_facts]
     return Rule(members, tuple(facts), test_facts, thresholds, tuple(trees), 7)
 

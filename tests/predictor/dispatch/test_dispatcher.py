@@ -132,7 +132,8 @@ CHANGES: list[tuple[list[str | int], Any, str]] = [
     (["members", 0, "conditions"], ["q > 1"], "reads 'q'"),
     (["members", 0, "conditions"], ["m > 1"] * 500, "at most 200"), (["members", 0, "reads"], ["q"], "reads 'q'"),
     (["fallback"], 7, "its fallback is 7"), (["fallback"], True, "fallback"), (["rule", "members"], 5, "rule has 5"),
-    (["rule"], {}, "rule"), (["rule", "facts"], [["q", "q"]], "reads 'q'"), (["domain"], ["m=1..9"], "lacks n, k"),
+    (["rule"], {}, "rule"), (["rule", "facts"], [{"name": "q", "text": "q"}], "reads 'q'"),
+    (["domain"], ["m=1..9"], "lacks n, k"),
     (["promised"], False, "names a fallback but promises nothing"),
     (["domain"], ["m=1..9"] * 300, "at most 200"), (["device"], {"name": "x"}, "a device needs backend"),
     (["device"], None, "promises valid members but names no device"), (["rule", "sure"], -1, "from 0 on"),
@@ -140,7 +141,7 @@ CHANGES: list[tuple[list[str | int], Any, str]] = [
     (["gap"], 3, "gap: Input should be a valid string")]
 NO_FACTS = ("dtype", "'a'", "m if m > 4 else dtype", "{8: 1}[m]", "dtype + 1", "dtype < 3", "2 ** m", "m << n",
             "(m, n)", "4e18 ** m", "m >> -1", "-trans_a")
-CHANGES += [(["rule", "facts"], [["x", text]], "the fact ") for text in NO_FACTS]
+CHANGES += [(["rule", "facts"], [{"name": "x", "text": text}], "the fact ") for text in NO_FACTS]
 
 
 @pytest.mark.parametrize(("path", "value", "reason"), CHANGES, ids=lambda value: str(value)[:30])
@@ -196,7 +197,7 @@ def test_a_fact_is_a_number_for_every_shape_in_numpy_and_in_the_python_file(text
 
 def test_facts_that_no_feature_gives_are_refused() -> None:
     content = tiles([1]).to_json()
-    content["rule"]["facts"] = [[Fact("x", TOY.constraints[0].expression).name, "tile"]]
+    content["rule"]["facts"] = [{"name": "x", "text": "tile"}]
     with pytest.raises(FormatError, match="reads 'tile', which gemm does not have"):
         Dispatcher.from_json(content)
 

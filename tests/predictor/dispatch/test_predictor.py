@@ -66,7 +66,7 @@ def test_many_problems_are_answered_by_one_predictor(file: Path, members: list[C
 def test_all_members_are_proposed_in_the_order_of_the_rule(tmp_path: Path) -> None:
     task = Task.of(LARGE, DEVICE)
     members = [task[number] for number in range(0, len(task), len(task) // 5)][:5]
-    tree = Tree(tuple(range(5)), np.zeros(0, np.int64), np.array([[3, 1, 4, 2, 0]]))
+    tree = Tree(np.zeros(0, np.int64), np.array([[3, 1, 4, 2, 0]]))
     rule = Rule(5, (), np.zeros(0, np.int64), np.zeros(0, np.int64), (tree,))
     families = {name: kernel(name) for name in {member.kernel for member in members}}
     file = saved(tmp_path, Dispatcher.of(members, families, DEVICE, rule, Domain.of_shapes([LARGE])))
