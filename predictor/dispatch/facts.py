@@ -1,18 +1,17 @@
 """Facts: whole numbers that describe a shape, over which a rule decides.
 
 What decides between kernels is rarely a size alone: it is how many tiles there are for how many compute units, what is
-wasted in the last tile, which power of two divides a product, and how long the sides of the matrix product are that
-the work comes down to. All of that follows from an operation's declaration, so no operation needs facts of its own.
+wasted in the last tile, and which power of two divides a product. All of that follows from an operation's declaration,
+so no operation needs facts of its own.
 """
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ UNKNOWN = -LARGEST  # the value where a name that the expression reads is unknow
 USUAL_TILES = (32, 64, 128, 256)  # where the members do not tell theirs
 LEAST_TILE = 8
 MOST_TILES = 4
-FINE = 256  # parts of a whole in which ratios are counted
+FINE = 256  # parts of a whole in which shares are counted
 _MAY_FAIL = (ast.Subscript, ast.Pow, ast.LShift, ast.RShift)  # a missing key, or a result that is too large
 
 
@@ -105,11 +104,11 @@ def _tiles(members: Sequence[Configuration]) -> tuple[int, ...]:
 
 
 def _products(operation: Operation, sizes: Sequence[Fact]) -> Iterator[tuple[str, str]]:
-    """Elements of tensors, products of two sizes, sides of the matrix product, and the powers of two in each."""
+    """Elements of tensors, products of two sizes, and the powers of two in each."""
     products = {fact.name: fact.expression.text for fact in sizes}
     products |= {f"{one.name}*{two.name}": f"{one.expression.text} * {two.expression.text}"
                  for one, two in combinations(sizes, 2)}
-    products |= _sides(operation) | {f"elements of {name}": text for name, text in operation.elements.items()}
+    products |= {f"elements of {name}": text for name, text in operation.elements.items()}
     if operation.elements:
         yield "elements", " + ".join(f"({text})" for text in operation.elements.values())
     for name, text in products.items():
@@ -117,52 +116,18 @@ def _products(operation: Operation, sizes: Sequence[Fact]) -> Iterator[tuple[str
         yield f"power of 2 in {name}", f"({text}) & -({text})"
 
 
-def _sides(operation: Operation) -> dict[str, str]:
-    """The sides of the matrix product that the work comes down to: factors of the flop that a tensor does not have.
-
-    They are products, so that no number in a file is larger than needed.
-    """
-    work = Counter(_factors(dict(operation.derived).get("flop")))
-    sides = {}
-    for name, text in operation.elements.items():
-        own = Counter(_factors(Expression(text)))
-        if own <= work and own != work:
-            sides[f"work per {name}"] = " * ".join((work - own).elements())
-    return sides
-
-
-def _factors(expression: Expression | None) -> list[str]:
-    """The texts of the factors of a product, without numbers; none where it is no product."""
-    nodes = [expression.tree] if expression is not None else []
-    factors: list[str] = []
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            nodes += [node.right, node.left]
-        elif not isinstance(node, ast.Constant):
-            factors.append(f"({ast.unparse(node)})" if not isinstance(node, ast.Name) else node.id)
-    return factors
-
-
 def _shares(operation: Operation, tiles: Sequence[int], units: int) -> Iterator[tuple[str, str]]:
-    """Numbers of tiles, how full the last tile and the last wave of tiles is, and ratios of sizes."""
-    sides = {**{name: name for name in operation.tiled_sizes}, **_sides(operation)}
-    for name, text in sides.items():
+    """Numbers of tiles, and how full the last tile and the last wave of tiles on the compute units is."""
+    for name in operation.tiled_sizes:
         for tile in tiles:
-            yield f"share of tiles of {tile} in {name}", f"{FINE} * ({text}) // max(1, round_up({text}, {tile}))"
-    for (one, first), (two, second) in combinations(sides.items(), 2):
-        for tile, other in [(side, side) for side in tiles] + [
-                pair for side, next_side in pairwise(tiles)
-                for pair in ((side, next_side), (next_side, side))]:
-            count = f"ceil_div({first}, {tile}) * ceil_div({second}, {other})"
-            if tile == other:
-                yield f"tiles of {tile}x{other} in {one}, {two}", count
+            yield f"share of tiles of {tile} in {name}", f"{FINE} * ({name}) // max(1, round_up({name}, {tile}))"
+    for first, second in combinations(operation.tiled_sizes, 2):
+        for tile in tiles:
+            count = f"ceil_div({first}, {tile}) * ceil_div({second}, {tile})"
+            yield f"tiles of {tile} in {first}, {second}", count
             if units > 1:
-                yield (f"share of waves of tiles of {tile}x{other} in {one}, {two}",
+                yield (f"share of waves of tiles of {tile} in {first}, {second}",
                        f"{FINE} * {count} // max(1, round_up({count}, {units}))")
-    quantities = {**sides, **operation.elements}
-    for (one, first), (two, second) in combinations(quantities.items(), 2):
-        yield f"{one} by {two}", f"{FINE} * ({first}) // max(1, {second})"
 
 
 def _differing(facts: Sequence[Fact], columns: ProblemColumns) -> tuple[Fact, ...]:

@@ -34,7 +34,7 @@ Facts = Callable[[Sequence[int]], tuple[tuple[Fact, ...], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
-class Step:
+class MemberSet:
     """A set of members, and its losses on shapes that its rule did not see."""
 
     members: tuple[int, ...]  # numbers of candidates, in the order in which they were chosen
@@ -44,7 +44,7 @@ class Step:
 
 
 def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
-                   valid_everywhere: NDArray[np.bool_] | None = None, seed: int = 0) -> tuple[Step, ...]:
+                   valid_everywhere: NDArray[np.bool_] | None = None, seed: int = 0) -> tuple[MemberSet, ...]:
     """The best sets of 1 to `most` members.
 
     `facts_for` returns the facts over which a rule decides among these candidates, and their values at the matrix's
@@ -53,7 +53,7 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
     slowness, weights = matrix.slowness(), matrix.weights
     part = np.sort(np.random.default_rng(seed).permutation(len(slowness))[:MOST_SHAPES])
     allowed = np.ones(slowness.shape[1], bool) if valid_everywhere is None else valid_everywhere
-    steps: list[Step] = []
+    steps: list[MemberSet] = []
     for _ in range(min(most, slowness.shape[1])):
         before = steps[-1].members if steps else ()
         free = [number for number in range(slowness.shape[1]) if number not in before and (before or allowed[number])]
@@ -65,7 +65,7 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
             sets = [exchanged]
         chosen = None
         for members in sets:
-            step = _step(slowness, weights, goal, members, facts_for, part, seed)
+            step = _judged(slowness, weights, goal, members, facts_for, part, seed)
             if chosen is None or step.rule < chosen.rule - NOISE:
                 chosen = step
         assert chosen is not None
@@ -103,20 +103,20 @@ def _most_helpful(slowness: Floats, weights: Floats, goal: Goal, members: tuple[
     return sorted(number for number in order[:TRIED] if losses[number] <= losses[order[0]] + EQUAL)
 
 
-def _step(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, ...], facts_for: Facts, part: Whole,
-          seed: int) -> Step:
+def _judged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, ...], facts_for: Facts, part: Whole,
+          seed: int) -> MemberSet:
     """The losses of a set, by rules learned without the shapes on which they are judged."""
     own, weights = slowness[part][:, members], weights[part] / weights[part].sum()
     oracle = goal.loss(own.min(axis=1), weights)
     if len(members) == 1:
-        return Step(members, oracle, oracle, oracle)
+        return MemberSet(members, oracle, oracle, oracle)
     facts, values = facts_for(members)
     picks = cross_fitted(values[part], own, weights, goal, facts, seed=seed, bytes=ROOM)
     firsts = np.take_along_axis(own, picks, axis=1)
-    return Step(members, oracle, goal.loss(firsts[:, 0], weights), goal.loss(firsts.min(axis=1), weights))
+    return MemberSet(members, oracle, goal.loss(firsts[:, 0], weights), goal.loss(firsts.min(axis=1), weights))
 
 
-def knee(steps: Sequence[Step], least_gain: float = 0.005) -> int:
+def knee(steps: Sequence[MemberSet], least_gain: float = 0.005) -> int:
     """The smallest number of members whose next one gains less than `least_gain`, on shapes that no rule saw."""
     for count, (step, following) in enumerate(pairwise(steps), 1):
         if step.rule - following.rule < least_gain:
@@ -124,7 +124,7 @@ def knee(steps: Sequence[Step], least_gain: float = 0.005) -> int:
     return len(steps)
 
 
-def generalises(step: Step, goal: Goal) -> bool:
+def generalises(step: MemberSet, goal: Goal) -> bool:
     """Whether these members and their rule serve shapes that they did not see well enough to be shipped.
 
     They do not where shapes are more than 25 % slower than with their own best kernel, in the goal's mean.

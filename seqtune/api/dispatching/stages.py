@@ -28,7 +28,7 @@ from seqtune.predictor.dispatch.facts import Fact, fact_columns, facts_of
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.guards import Guard
 from seqtune.predictor.dispatch.matrix import WORST, Matrix
-from seqtune.predictor.dispatch.members import Step, choose_members, generalises, knee
+from seqtune.predictor.dispatch.members import MemberSet, choose_members, generalises, knee
 from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import learn_rule
 from seqtune.tuner.measuring.deadline import OutOfTime
@@ -75,7 +75,7 @@ class Chosen:
     """Members and their dispatcher, from the shapes of a matrix."""
 
     matrix: Matrix
-    steps: tuple[Step, ...]
+    steps: tuple[MemberSet, ...]
     members: tuple[int, ...]  # candidates of the matrix
     dispatcher: Dispatcher
     slowness: Floats  # (shape,) of what the dispatcher answers
@@ -126,7 +126,7 @@ class Chooser:
             chosen = self.ruled(matrix, steps, step.members)
         return first if self.is_below_default(chosen) else chosen
 
-    def ruled(self, matrix: Matrix, steps: tuple[Step, ...], members: tuple[int, ...]) -> Chosen:
+    def ruled(self, matrix: Matrix, steps: tuple[MemberSet, ...], members: tuple[int, ...]) -> Chosen:
         """The choice of these members, with the rule that the shapes teach."""
         columns = ProblemColumns.of(matrix.problems)
         facts, values = self._facts(matrix, columns, members)

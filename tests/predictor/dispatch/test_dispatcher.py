@@ -136,8 +136,8 @@ CHANGES: list[tuple[list[str | int], Any, str]] = [
     (["domain"], ["m=1..9"], "lacks n, k"),
     (["promised"], False, "names a fallback but promises nothing"),
     (["domain"], ["m=1..9"] * 300, "at most 200"), (["device"], {"name": "x"}, "a device needs backend"),
-    (["device"], None, "promises valid members but names no device"), (["rule", "sure"], -1, "from 0 on"),
-    (["rule", "sure"], 1 << 63, "at most 62 bits"), (["more"], 1, "more: Extra inputs"),
+    (["device"], None, "promises valid members but names no device"), (["rule", "sure"], -1, "rule's sure: "),
+    (["rule", "sure"], 1 << 63, "rule's sure: "), (["more"], 1, "more: Extra inputs"),
     (["gap"], 3, "gap: Input should be a valid string")]
 NO_FACTS = ("dtype", "'a'", "m if m > 4 else dtype", "{8: 1}[m]", "dtype + 1", "dtype < 3", "2 ** m", "m << n",
             "(m, n)", "4e18 ** m", "m >> -1", "-trans_a")

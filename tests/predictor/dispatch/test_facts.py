@@ -32,17 +32,12 @@ def test_values_beyond_62_bits_are_cut_off_and_unknown_ones_have_a_value_of_thei
     assert fact_columns((Fact("h", Expression("h")),), ProblemColumns.of([strided])).tolist() == [[UNKNOWN]]
 
 
-def test_sides_of_the_matrix_product_are_what_a_tensor_lacks_of_the_work() -> None:
-    generator = np.random.default_rng(0)
-    sizes = generator.integers(1, 100, (60, 4)).tolist()
-    convolutions = [Problem.make("conv2d", n=n, c=c, h=h, w=h, k=k, r=1 + h % 3, s=1 + h % 3, pad_h=1, pad_w=1)
-                    for n, c, h, k in sizes]
-    facts = facts_of(operation("conv2d"), convolutions, (), None)
-    texts = {fact.name: fact.expression.text for fact in facts}
-    assert texts["work per the output"] == "(c // groups) * r * s"
-    assert texts["work per the filter"] == "n * out_h * out_w"
-    assert not any("flop" in text for text in texts.values())
-    values = dict(zip(texts, fact_columns(facts, ProblemColumns.of(convolutions)).T.tolist(), strict=True))
-    points = [problem.size("n") * problem.size("out_h") * problem.size("out_w") for problem in convolutions]
-    assert values["share of tiles of 256 in work per the filter"] == [256 * x // (-(-x // 256) * 256) for x in points]
-    assert values["power of 2 in n*c"] == [n * c & -(n * c) for n, c, _, _ in sizes]
+def test_tiles_and_powers_of_two_are_counted() -> None:
+    sizes = np.random.default_rng(0).integers(1, 300, (60, 2)).tolist()
+    products = [Problem.make("gemm", m=m, n=n, k=64) for m, n in sizes]
+    facts = facts_of(operation("gemm"), products, (), None)
+    values = dict(zip([fact.name for fact in facts], fact_columns(facts, ProblemColumns.of(products)).T.tolist(),
+                      strict=True))
+    assert values["share of tiles of 64 in m"] == [256 * m // (-(-m // 64) * 64) for m, _ in sizes]
+    assert values["tiles of 64 in m, n"] == [-(-m // 64) * -(-n // 64) for m, n in sizes]
+    assert values["power of 2 in m*n"] == [m * n & -(m * n) for m, n in sizes]

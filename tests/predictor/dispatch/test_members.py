@@ -15,7 +15,7 @@ from seqtune.kernels.task import Floats
 from seqtune.predictor.dispatch.facts import Fact
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.matrix import Matrix
-from seqtune.predictor.dispatch.members import Step, choose_members, generalises, knee
+from seqtune.predictor.dispatch.members import MemberSet, choose_members, generalises, knee
 from seqtune.predictor.dispatch.tree import Whole
 
 FACTS = (Fact("m", Expression("m")), Fact("n", Expression("n")))
@@ -90,7 +90,7 @@ def test_other_goals_choose_for_the_slow_shapes(kind: str) -> None:
 
 
 def test_the_knee_is_before_the_first_member_that_gains_little() -> None:
-    steps = [Step(tuple(range(count)), 0.0, rule, 0.0) for count, rule in enumerate([0.2, 0.1, 0.098, 0.05], 1)]
+    steps = [MemberSet(tuple(range(count)), 0.0, rule, 0.0) for count, rule in enumerate([0.2, 0.1, 0.098, 0.05], 1)]
     assert knee(steps) == 2
     assert knee(steps, least_gain=0.001) == 4
     assert knee(steps[:1]) == 1
