@@ -114,19 +114,19 @@ def _source(dispatcher: Dispatcher, program: Program) -> str:
         span = program.limits.get(feature.name)
         slot = table.add(feature.name, feature_kind(feature), 0.0 if span is None else float(max(-span.low, span.high)),
                          never_zero=feature.number or (span is not None and span.low > 0))
-        given = f"shape->{identifier(feature.name)}"
+        value = f"shape->{identifier(feature.name)}"
         if feature.choices:
             numbers = ", ".join(str(words.number(choice)) for choice in feature.choices)
             reading += [f"static const unsigned char word_{slot}[] = {{{numbers}}};",
-                        f"if ({given} < 0 || {given} >= {len(feature.choices)}) return 0;",
-                        f"s->i[{slot}] = word_{slot}[{given}];"]
+                        f"if ({value} < 0 || {value} >= {len(feature.choices)}) return 0;",
+                        f"s->i[{slot}] = word_{slot}[{value}];"]
         elif span is None:
-            reading += [f"if (!({given} > 0 && {given} <= 1.7976931348623157e308)) return 0;",
-                        f"s->d[{slot}] = {given};"]
+            reading += [f"if (!({value} > 0 && {value} <= 1.7976931348623157e308)) return 0;",
+                        f"s->d[{slot}] = {value};"]
         else:
-            beyond = f"{given} < {span.low} || {given} > {span.high}" if not feature.numbers else \
-                " && ".join(f"{given} != {number}" for number in feature.numbers)
-            reading += [f"if ({beyond}) return 0;", f"s->i[{slot}] = {given};"]
+            beyond = f"{value} < {span.low} || {value} > {span.high}" if not feature.numbers else \
+                " && ".join(f"{value} != {number}" for number in feature.numbers)
+            reading += [f"if ({beyond}) return 0;", f"s->i[{slot}] = {value};"]
     for name, expression in program.sizes:
         reading += table.assign(name, expression, program.most(expression))
     facts = [line for number, expression in enumerate(program.facts)

@@ -84,7 +84,7 @@ class Domain:
 
         Features without a range keep that of `base`; without one they have their default. Raises MisuseError.
         """
-        given: dict[str, Range] = {}
+        stated: dict[str, Range] = {}
         constraints = list(base.constraints) if base is not None else []
         listed = list(itertools.islice(texts, MOST_TEXTS + 1))
         if len(listed) > MOST_TEXTS:
@@ -100,20 +100,20 @@ class Domain:
                     near = near_name(each, work)
                     raise MisuseError(f"domain {text!r:.60}: {work.name} has no feature {each!r:.40}; "
                                       f"{f'did you mean {near}? ' if near else ''}it has {', '.join(work.by_name)}")
-                if each in given:
+                if each in stated:
                     raise MisuseError(f"domain {text!r:.60}: {each} has two ranges; write one")
-                given[each] = _range(work.by_name[each], values, text)
+                stated[each] = _range(work.by_name[each], values, text)
         if base is None:
             for name, other in work.repeated.items():
-                if other in given and name not in given:
-                    given[name] = given[other]
-                    if isinstance(given[name], tuple):
+                if other in stated and name not in stated:
+                    stated[name] = stated[other]
+                    if isinstance(stated[name], tuple):
                         constraints.append(Expression(f"{name} == {other}"))
         missing = [feature.name for feature in work.features if feature.required and base is None
-                   and feature.name not in given]
+                   and feature.name not in stated]
         if missing:
             raise MisuseError(f"the domain of {work.name} lacks {', '.join(missing)}; write {missing[0]}=1..4096")
-        ranges = {feature.name: given.get(feature.name, feature.default if base is None
+        ranges = {feature.name: stated.get(feature.name, feature.default if base is None
                                           else base.ranges[feature.name]) for feature in work.features}
         return cls(work, ranges, tuple(dict.fromkeys(constraints)))
 
@@ -276,14 +276,14 @@ class Domain:
 
         It is found by intervals, or for few combinations of values by trying all.
         """
-        left: list[Expression] = []
+        undecided: list[Expression] = []
         for condition in conditions:
             parts = self._folder.condition(condition)
             verdicts = [] if parts is None else [self._tried([part]) for part in parts]
             if parts is None or False in verdicts:
                 return False
-            left += [part for part, verdict in zip(parts, verdicts, strict=True) if verdict is None]
-        return self._tried(left) if left else True
+            undecided += [part for part, verdict in zip(parts, verdicts, strict=True) if verdict is None]
+        return self._tried(undecided) if undecided else True
 
     def _tried(self, conditions: Sequence[Expression]) -> bool | None:
         """What `decide` says, found by trying all combinations."""
@@ -351,15 +351,15 @@ def holding(conditions: Iterable[Expression], columns: ProblemColumns | Mapping[
         if isinstance(columns, ProblemColumns):
             for name in condition.names:
                 holds &= columns.known[name]
-        left = np.flatnonzero(holds)
-        if len(left):
-            read = {name: values[name][left] for name in condition.names}
+        indices = np.flatnonzero(holds)
+        if len(indices):
+            read = {name: values[name][indices] for name in condition.names}
             try:
-                holds[left] = np.asarray(condition(read)).astype(bool)
+                holds[indices] = np.asarray(condition(read)).astype(bool)
             except ExpressionError:  # in some row, such as for the missing key of a table
-                listed = list(zip(*(column.tolist() for column in read.values()), strict=True))
-                truths = {row: _truth(condition, dict(zip(read, row, strict=True))) for row in set(listed)}
-                holds[left] = [truths[row] for row in listed]
+                tuples = list(zip(*(column.tolist() for column in read.values()), strict=True))
+                truths = {row: _truth(condition, dict(zip(read, row, strict=True))) for row in set(tuples)}
+                holds[indices] = [truths[row] for row in tuples]
     return holds
 
 

@@ -89,10 +89,10 @@ class Guard:
 
     def within(self, domain: Domain) -> Guard:
         """The guard for problems of the domain: without conditions that hold for all of them."""
-        left = [condition for condition in self.conditions if domain.decide([condition]) is not True]
+        conditions = [condition for condition in self.conditions if domain.decide([condition]) is not True]
         if domain.decide(self.conditions) is False:
-            return Guard((NEVER,), self.reads, self.reason or f"{left[0].text} holds nowhere in the domain")
-        return Guard(tuple(left), self.reads, self.reason)
+            return Guard((NEVER,), self.reads, self.reason or f"{conditions[0].text} holds nowhere in the domain")
+        return Guard(tuple(conditions), self.reads, self.reason)
 
     def is_proved(self, domain: Domain) -> bool:
         """Whether the member is proved valid for every problem of the domain."""
@@ -106,11 +106,12 @@ def _check(configuration: Configuration, kernel: Kernel) -> None:
     """Check that the settings are one value for each parameter, as a search space does. Raises MisuseError."""
     if configuration.kernel != kernel.name:
         raise MisuseError(f"{configuration.kernel} is no configuration of {kernel.name}")
-    given = Counter(name for name, _ in configuration.settings)
-    wrong = next((name for name in {**given, **kernel.by_name} if given[name] != 1 or name not in kernel.by_name), None)
+    counts = Counter(name for name, _ in configuration.settings)
+    wrong = next((name for name in {**counts, **kernel.by_name}
+                  if counts[name] != 1 or name not in kernel.by_name), None)
     if wrong is not None:
         raise MisuseError(f"{kernel.name} has one value for each of {', '.join(kernel.by_name)}; {wrong!r:.40} has "
-                          f"{given[wrong]} (found {configuration.brief():.200})")
+                          f"{counts[wrong]} (found {configuration.brief():.200})")
     for name, value in configuration.settings:
         if value not in kernel.by_name[name]:
             raise MisuseError(f"{kernel.name}: {name}={shown_setting(value):.40} is not one of its values")
