@@ -51,8 +51,8 @@ class Bound:
 
     def text(self) -> str:
         """The bound as a sentence."""
-        return (f"with {100 * self.confidence:g} % confidence at least {100 * self.share:.1f} % of shapes like these "
-                f"are at most {100 * (self.factor - 1):.3g} % slower than their best ({self.within} of "
+        return (f"with {100 * self.confidence:g} % confidence at least {100 * self.share:.1f} % of shapes drawn like "
+                f"the sample are at most {100 * (self.factor - 1):.3g} % slower than their best ({self.within} of "
                 f"{self.shapes} were); on average {self.mean:.3f} of the best speed "
                 f"({self.low:.3f} to {self.high:.3f})")
 

@@ -40,4 +40,4 @@ def dispatched(goal: str = "mean") -> Dispatched:
 def without_proof() -> Dispatched:
     """One kernel, of which nothing is known beside its times."""
     result = dispatched()
-    return replace(result, curve=result.curve[:1], served=result.served[:1], bounds=None, deserving=(), abstained=())
+    return replace(result, curve=result.curve[:1], served=result.served[:1], bounds=None, deserving=(), unsure=())

@@ -36,15 +36,15 @@ def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress
     The result is the matrix, and whether there was time for all of it.
     """
     complete = True
-    for turn in range(ROUNDS):
-        count = room(known, matrix) // (ROUNDS - turn)
-        wanted = dict.fromkeys([] if turn else [cell for cell in first if np.isnan(matrix.seconds[cell])])
+    for done in range(ROUNDS):
+        count = room(known, matrix) // (ROUNDS - done)
+        wanted = dict.fromkeys([] if done else [cell for cell in first if np.isnan(matrix.seconds[cell])])
         wanted |= dict.fromkeys(decisive(corrected(matrix), most, count))
         if not wanted:
             continue
         matrix, complete = measure_cells(known, matrix, measuring, [*wanted])
         progress(f"measuring: {matrix.known} of {len(known.tasks)} x {len(matrix.candidates)} pairs of shape and "
-                 f"candidate are known, round {turn + 1} of {ROUNDS}")
+                 f"candidate are known, round {done + 1} of {ROUNDS}")
         if not complete:
             break
     return corrected(matrix), complete
@@ -53,7 +53,7 @@ def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress
 def complete_members(known: Known, matrix: Matrix, measuring: Measuring,
                      members: Sequence[int]) -> tuple[Matrix, bool]:
     """Measure members on all shapes, those that are expected to be fast first, as far as the limit allows."""
-    gaps = hopes(matrix)[:, members]
+    gaps = optimistic(matrix)[:, members]
     order = np.argsort(gaps - gaps.min(axis=1, keepdims=True), axis=None, kind="stable").tolist()
     missing = [(shape, members[member]) for shape, member in (divmod(index, len(members)) for index in order)
                if np.isnan(matrix.seconds[shape, members[member]])]
@@ -98,7 +98,7 @@ def decisive(matrix: Matrix, most: int, count: int) -> list[tuple[int, int]]:
     First come the cells of the `most` members and half as many challengers, those first that are nearest to the fastest
     member of their shape; then those of further challengers.
     """
-    slowness = hopes(matrix)
+    slowness = optimistic(matrix)
     order = most_helpful(slowness, matrix.weights, slowness.shape[1])
     gaps = np.abs(slowness - slowness[:, order[:most]].min(axis=1, keepdims=True))
     chosen: list[tuple[int, int]] = []
@@ -111,7 +111,7 @@ def decisive(matrix: Matrix, most: int, count: int) -> list[tuple[int, int]]:
     return chosen[:max(0, count)]
 
 
-def hopes(matrix: Matrix) -> Floats:
+def optimistic(matrix: Matrix) -> Floats:
     """The slowness of each cell, in which a cell that is only expected may be faster than all measured ones."""
     logs = matrix.log_times()
     best = np.where(np.isnan(logs), np.inf, logs).min(axis=1, keepdims=True)

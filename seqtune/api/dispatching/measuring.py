@@ -134,7 +134,7 @@ def journal_seconds(journal: Journal, task: Task, without: Collection[str] = ())
     seconds = np.full(len(task), np.nan)
     for session in sessions.values():
         today = times_of(task, session)  # NaN for what another version, toolchain or machine measured
-        seconds = _joined(seconds, np.where(np.isfinite(today), _typical(task, session), today))
+        seconds = _joined(seconds, np.where(np.isfinite(today), _session_seconds(task, session), today))
     seconds = _joined(seconds, times_of(task, (record for record in records if record.run not in COMPARED)))
     failed = [record.configuration for record in journal.trial_records(task.problem, task.device, task.kernels)
               if record.measurement.status is not Status.CORRECT and record.run not in without]
@@ -143,7 +143,7 @@ def journal_seconds(journal: Journal, task: Task, without: Collection[str] = ())
     return seconds
 
 
-def _typical(task: Task, session: Iterable[Record]) -> Floats:
+def _session_seconds(task: Task, session: Iterable[Record]) -> Floats:
     """The typical seconds of a session by number, of its builds or, of a single build, of its rounds."""
     builds: dict[int, list[Measurement]] = {}
     for record in session:

@@ -58,7 +58,8 @@ def page(result: Dispatched) -> str:
         f"<p>Measured: {measured.known} of {measured.shapes} &times; {measured.candidates} pairs of shape and candidate"
         f"{'' if measured.complete else ', before the time ended'}.</p>", *_paragraphs(result.notes),
         "<h2>How many kernels?</h2>",
-        f"<p>The {what}{where}, on shapes that the rule did not learn from.</p>", _curve(result),
+        f"<p>The {what}{where}, on shapes that the rule did not learn from; the kernels were chosen "
+        "with them.</p>", _curve(result),
         _table(("kernels", *(name for name, _ in _LINES)),
                [(str(point.kernels), *(reached(result.goal, loss) for loss in _losses(point)))
                 for point in result.curve], ships=[point.kernels == result.kernels for point in result.curve]),
@@ -77,8 +78,8 @@ def page(result: Dispatched) -> str:
                  f"{own.configuration.kernel} {own.configuration.brief()}") for own in result.deserving])
         if result.deserving else "<p>None.</p>",
         "<h2>Shapes of which the rule is not sure</h2>",
-        f"<p>The first two kernels of the rule are near each other; race them there.</p>{_listed(result.abstained)}"
-        if result.abstained else "<p>None.</p>",
+        f"<p>The first two kernels of the rule are near each other; race them there.</p>{_listed(result.unsure)}"
+        if result.unsure else "<p>None.</p>",
         "<h2>Files</h2>", f"<ul>{''.join(f'<li><code>{escape(file.name)}</code></li>' for file in result.files)}</ul>"]
     policy = f"default-src 'none'; style-src 'sha256-{style}'"
     return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

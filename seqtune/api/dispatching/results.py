@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """What a number of kernels reaches on shapes that its rule did not learn from, as a loss of the goal."""
+    """What a number of kernels reaches, as a loss of the goal, cross-validated: each rule is judged on other shapes.
+
+    The kernels themselves were chosen with all given shapes.
+    """
 
     members: tuple[Configuration, ...]  # in the order in which they were chosen
     oracle: float  # of the fastest member of each shape
@@ -75,11 +77,6 @@ class Measured:
     measured: int  # cells that this call measured
     complete: bool  # whether all that decides was measured, before the time ended
 
-    @property
-    def share(self) -> float:
-        """The measured share of the matrix."""
-        return self.known / max(1, self.shapes * self.candidates)
-
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
         return {"shapes": self.shapes, "candidates": self.candidates, "known": self.known, "measured": self.measured,
@@ -97,9 +94,9 @@ class Dispatched:
     served: tuple[Served, ...]  # the members that ship, in the rule's order of members
     rule: str  # as text
     losses: Mapping[str, float]  # of the goal on the given shapes: `rule`, the best `single` kernel, the `default`
-    bounds: Bounds | None  # None: no fresh shape was measured, and none could be held out
+    bounds: Bounds | None  # None: too few fresh or held-out shapes have the times that it needs
     deserving: tuple[OwnKernel, ...]  # the largest weighted gain first
-    abstained: tuple[Problem, ...]  # given shapes for which the rule is not sure of its first member
+    unsure: tuple[Problem, ...]  # given shapes for which the rule is not sure of its first member
     measuring: Measured
     files: tuple[Path, ...]  # that were written
     notes: tuple[str, ...] = ()
@@ -110,21 +107,6 @@ class Dispatched:
         """The number of kernels that ship."""
         return len(self.served)
 
-    def conclusion(self) -> str:
-        """Some lines: the number of kernels, what they reach on given and other shapes, notes, and the files."""
-        def reached(loss: float) -> str:
-            return f"{1 - loss if self.goal == 'within' else math.exp(-loss):.3f}"
-
-        shares = "share of shapes within the slowdown" if self.goal == "within" else "share of the best speed"
-        lines = [f"{self.kernels} kernel{'s' * (self.kernels != 1)} for {self.operation} on {self.device}",
-                 f"{shares} on the given shapes: "
-                 + ", ".join(f"{name} {reached(loss)}" for name, loss in self.losses.items())]
-        lines += [f"{name}: {bound.text()}" for name, bound in (self.bounds.ways() if self.bounds else {}).items()
-                  if bound is not None]
-        lines.append(f"{len(self.deserving)} shapes deserve a kernel of their own; the rule is not sure of "
-                     f"{len(self.abstained)}")
-        return "\n".join([*lines, *self.notes, *(f"written: {path}" for path in self.files)])
-
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
         return {"operation": self.operation, "device": self.device, "goal": self.goal, "kernels": self.kernels,
@@ -132,7 +114,7 @@ class Dispatched:
                 "members": [served.to_json() for served in self.served], "rule": self.rule,
                 "losses": dict(self.losses), "bounds": None if self.bounds is None else self.bounds.to_json(),
                 "deserving": [own.to_json() for own in self.deserving],
-                "abstained": [problem.key for problem in self.abstained], "measuring": self.measuring.to_json(),
+                "unsure": [problem.key for problem in self.unsure], "measuring": self.measuring.to_json(),
                 "files": [str(path) for path in self.files], "notes": list(self.notes)}
 
 

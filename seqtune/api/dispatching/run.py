@@ -38,7 +38,7 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
              fresh: int = FRESH, seed: int = 0, progress: Say = silent, note: Say = warned) -> Dispatched:
     """Choose a few kernels for the shapes of an operation, and a rule that picks one of them for any shape.
 
-    `shapes` are `Shapes`, a mapping from problems to weights (their shares of the run time), or several problems of the
+    `shapes` are a mapping from problems to weights (their shares of the run time), or several problems of the
     `operation` in any accepted form (None: those of `data`). `device` is one of this machine (None: llvm:0), or of the
     data. `kernels` is their number, or "auto": the smallest number whose next kernel gains under 0.5 % on held-out
     shapes. `goal` is the geometric mean of the speed ("mean"), the mean of its worst tenth ("worst"), or the share of
@@ -86,10 +86,8 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     return _measured(question, wanted, as_device(DEFAULT_DEVICE if device is None else device), minutes, journal)
 
 
-def _shapes(operation: str, shapes: object) -> dict[Problem, float]:
+def _shapes(operation: str, shapes: object) -> Mapping[Problem, float]:
     """The weights of the shapes. Raises MisuseError for fewer than two, other operations, and wrong weights."""
-    if isinstance(shapes, Shapes):
-        return shapes.by_problem
     given = shapes if isinstance(shapes, Mapping) and "type" not in shapes else dict.fromkeys(as_problems(shapes), 1.0)
     weights: dict[Problem, float] = {}
     for problem, weight in zip(as_problems([*given]), given.values(), strict=True):
@@ -100,7 +98,7 @@ def _shapes(operation: str, shapes: object) -> dict[Problem, float]:
         weights[problem] = weights.get(problem, 0.0) + weight
     if weights and not any(weights.values()):
         raise MisuseError("all shapes have the weight 0; give a share of the run time, or leave the weights out")
-    return Shapes.of({problem: weight for problem, weight in weights.items() if weight > 0}).by_problem
+    return Shapes.of({problem: weight for problem, weight in weights.items() if weight > 0}).weights
 
 
 def _dataset(path: Path) -> Dataset:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.kernels.operations.operation import Operation
 from seqtune.kernels.operations.table import operation
@@ -32,8 +31,7 @@ _RANGES = re.compile(r"\s*[A-Za-z_]\w*=[^\s=]+(\s+[A-Za-z_]\w*=[^\s=]+)*\s*")
 class Shapes:
     """Different problems of one operation with their weights, and what the user should know of their sources."""
 
-    problems: tuple[Problem, ...]
-    weights: NDArray[np.float64]  # (shape,) positive; they sum to 1
+    weights: Mapping[Problem, float]  # positive; they sum to 1
     notes: tuple[str, ...] = ()
     domain: tuple[str, ...] = ()  # the ranges from which all of them were drawn; empty: they were not
 
@@ -43,13 +41,8 @@ class Shapes:
         if len(weights) < 2:
             what = f"{next(iter(weights)).brief()} is the only shape" if weights else "there are no shapes"
             raise MisuseError(f"{what}; a rule needs several (for one, `seqtune tune` finds the best kernel)")
-        parts = np.array([*weights.values()], np.float64)
-        return cls(tuple(weights), parts / parts.sum(), tuple(notes), tuple(domain))
-
-    @property
-    def by_problem(self) -> dict[Problem, float]:
-        """The weights by problem."""
-        return dict(zip(self.problems, self.weights.tolist(), strict=True))
+        total = math.fsum(weights.values())
+        return cls({problem: weight / total for problem, weight in weights.items()}, tuple(notes), tuple(domain))
 
 
 def read_shapes(kind: str, sources: Sequence[str], seed: int = 0) -> Shapes:

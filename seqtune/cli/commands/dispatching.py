@@ -71,7 +71,7 @@ def dispatch(
     for text in wanted.notes if wanted is not None else ():
         note(text)
     result = api.dispatch(
-        operation, None if wanted is None else wanted.by_problem, device,
+        operation, None if wanted is None else wanted.weights, device,
         kernels=AUTO if kernels == AUTO else int(kernels), goal=goal or ("mean" if slowdown is None else "within"),
         slowdown=slowdown, minutes=minutes, domain=domain or (wanted.domain if wanted is not None else ()), data=data,
         checkpoint=checkpoint, journal=journal, out=out, fresh=FRESH if fresh is None else fresh, seed=seed,

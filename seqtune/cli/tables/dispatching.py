@@ -22,8 +22,8 @@ def dispatched(result: Dispatched) -> None:
     """Print what a dispatch found; everything is also in the page of its folder."""
     out.print(f"{result.operation} on {result.device}: {_said(result)}, on shapes that the rule did not learn from",
               markup=False, soft_wrap=True)
-    curve = table_of("kernels", "fastest of them", "the rule's first", "first two raced", "",
-                     right=("kernels", "fastest of them", "the rule's first", "first two raced"))
+    curve = table_of("kernels", "fastest of them", "the rule's first", "faster of its two", "",
+                     right=("kernels", "fastest of them", "the rule's first", "faster of its two"))
     for point in result.curve:
         curve.add_row(str(point.kernels), *(reached(result.goal, loss)
                                             for loss in (point.oracle, point.rule, point.second)),
@@ -40,9 +40,9 @@ def dispatched(result: Dispatched) -> None:
               f"{'' if own.measured else ', as expected'}" for own in result.deserving[:MOST_DESERVING]]
     if len(result.deserving) > MOST_DESERVING:
         lines.append(f"so do {len(result.deserving) - MOST_DESERVING} more (see the page)")
-    if result.abstained:
-        lines.append(f"the rule is not sure of {len(result.abstained)} of these; race its first two there: "
-                     f"{named(result.abstained)}")
+    if result.unsure:
+        lines.append(f"the rule is not sure of {len(result.unsure)} of these; race its first two there: "
+                     f"{named(result.unsure)}")
     measuring = result.measuring
     lines.append(f"known: {measuring.known} of {measuring.shapes * measuring.candidates} pairs of shape and candidate; "
                  f"this call measured {measuring.measured} times")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from seqtune.api.dispatching.filling import corrected, decisive, hopes
+from seqtune.api.dispatching.filling import corrected, decisive, optimistic
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.dispatch.matrix import Matrix, most_helpful
@@ -34,7 +34,7 @@ def test_near_ties_of_members_come_first_and_what_is_known_is_not_wanted() -> No
 
 
 def test_an_expected_cell_may_be_hoped_to_be_faster_than_what_is_measured() -> None:
-    slowness = hopes(matrix(np.array([[1.0, UNKNOWN]]), np.array([[0.3, 0.0]])))
+    slowness = optimistic(matrix(np.array([[1.0, UNKNOWN]]), np.array([[0.3, 0.0]])))
     assert slowness[0] == pytest.approx([0.3, 0.0])
 
 
