@@ -175,6 +175,7 @@ class ProblemLine:
     number: int  # of its line, or in a named set of the problem, from 1
     labels: Mapping[str, str] = field(default_factory=dict)  # by the names of their columns
     weight: float = 1.0  # how much it counts: as its row or its file says; NaN: what the row says is no weight
+    weight_text: str = ""  # the cell of the weight, if the row has one
 
 
 def read_problems(path: str | Path) -> list[Problem]:
@@ -262,7 +263,8 @@ def _table_lines(path: Path, text: str, kind: str | None) -> Iterator[ProblemLin
             problem = make_problem(row.type or kind, row.features)
         except ProblemError as error:
             raise FormatError(f"{path}:{row.number}: {error}") from None
-        yield ProblemLine(problem, row.number, row.labels, 1.0 if row.weight is None else _weight(row.weight))
+        yield ProblemLine(problem, row.number, row.labels, 1.0 if row.weight is None else _weight(row.weight),
+                          row.weight or "")
 
 
 def _weight(cell: str) -> float:

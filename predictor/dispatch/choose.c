@@ -60,6 +60,12 @@ const seqtune_setting *seqtune_settings(int member) {
     return member >= 0 && member < SQ_MEMBERS ? sq_settings + member : NULL;
 }
 
+static double sq_timed(double (*timing)(void *context, int member, const seqtune_shape *shape), void *context,
+                       int member, const seqtune_shape *shape) {
+    double warming = timing(context, member, shape);
+    return warming >= 0 ? timing(context, member, shape) : -1;
+}
+
 int seqtune_race(seqtune_races *races, const seqtune_shape *shape,
                  double (*timing)(void *context, int member, const seqtune_shape *shape), void *context) {
     seqtune_choice choice;
@@ -69,8 +75,8 @@ int seqtune_race(seqtune_races *races, const seqtune_shape *shape,
         if (sq_same(&races->shape[i], shape)) return races->member[i];
     choice = seqtune_choose(shape);
     if (choice.second < 0) return choice.member;
-    first = timing(context, choice.member, shape);
-    second = timing(context, choice.second, shape);
+    first = sq_timed(timing, context, choice.member, shape);
+    second = sq_timed(timing, context, choice.second, shape);
     if (second >= 0 && !(first >= 0 && first <= second)) choice.member = choice.second;
     i = races->count % SEQTUNE_RACED;
     races->shape[i] = *shape;

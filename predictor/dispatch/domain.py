@@ -98,10 +98,10 @@ class Domain:
             for each in work.shorthands.get(name, (name,)) if name not in work.by_name else (name,):
                 if each not in work.by_name:
                     near = near_name(each, work)
-                    raise MisuseError(f"domain {text!r:.60}: {work.name} has no feature {each!r:.40}; "
+                    raise MisuseError(f"{text!r:.60}: {work.name} has no feature {each!r:.40}; "
                                       f"{f'did you mean {near}? ' if near else ''}it has {', '.join(work.by_name)}")
                 if each in stated:
-                    raise MisuseError(f"domain {text!r:.60}: {each} has two ranges; write one")
+                    raise MisuseError(f"{text!r:.60}: {each} has two ranges; write one")
                 stated[each] = _range(work.by_name[each], values, text)
         if base is None:
             for name, other in work.repeated.items():
@@ -112,7 +112,7 @@ class Domain:
         missing = [feature.name for feature in work.features if feature.required and base is None
                    and feature.name not in stated]
         if missing:
-            raise MisuseError(f"the domain of {work.name} lacks {', '.join(missing)}; write {missing[0]}=1..4096")
+            raise MisuseError(f"the ranges of {work.name} lack {', '.join(missing)}; write {missing[0]}=1..4096")
         ranges = {feature.name: stated.get(feature.name, feature.default if base is None
                                           else base.ranges[feature.name]) for feature in work.features}
         return cls(work, ranges, tuple(dict.fromkeys(constraints)))
@@ -375,11 +375,11 @@ def _constraint(work: Operation, text: str) -> Expression:
     try:
         constraint = Expression(text)
     except ExpressionError as error:
-        raise MisuseError(f"domain {text!r:.60} is neither a range (m=1..4096) nor a constraint: {error}") from None
+        raise MisuseError(f"{text!r:.60} is neither a range (m=1..4096) nor a constraint: {error}") from None
     unknown = next((name for name in constraint.names if name not in names), None)
     if unknown is not None or not constraint.names:
-        raise MisuseError(f"domain {text!r:.60}: {work.name} has no {unknown!r:.40}; it has {', '.join(sorted(names))}"
-                          if unknown else f"domain {text!r:.60} names no feature of {work.name}")
+        raise MisuseError(f"{text!r:.60}: {work.name} has no {unknown!r:.40}; it has {', '.join(sorted(names))}"
+                          if unknown else f"{text!r:.60} names no feature of {work.name}")
     return constraint
 
 
@@ -396,9 +396,9 @@ def _range(feature: Feature, text: str, whole: str) -> Range:
             raise ProblemError(f"{feature.name} has no range; list its values, as {feature.name}=a,b")
         low, high = (feature.check(feature_value(feature.name, part)) for part in (begin, end))
     except ProblemError as error:
-        raise MisuseError(f"domain {whole!r:.60}: {error}") from None
+        raise MisuseError(f"{whole!r:.60}: {error}") from None
     if not isinstance(low, int) or not isinstance(high, int) or low > high:
-        raise MisuseError(f"domain {whole!r:.60}: {shown(text)} is empty; write low..high")
+        raise MisuseError(f"{whole!r:.60}: {shown(text)} is empty; write low..high")
     return Span(low, high) if low < high else low
 
 

@@ -42,6 +42,14 @@ class _Undefined:
     __hash__ = None
 
 
+def _check_numbers(**sizes):
+    for name, size in sizes.items():
+        try:
+            size < 0
+        except TypeError:
+            raise TypeError(f"{name}={size!r:.40} is not a number") from None
+
+
 def _ceil_div(a, b):
     return (a + b - 1) // b
 
@@ -107,7 +115,8 @@ def race(function):
     """Decorate `function(settings, *arguments, **features)`, which runs the kernel with the settings.
 
     The first call for a shape calls it with the rule's first two members, once to warm up and once timed, and later
-    calls with the faster one. It must return when the work is done. Without a valid member a ValueError is raised.
+    calls with the faster one. It must return when the work is done. A member whose call raises an exception loses; if
+    all do, the exception of the first is raised. Without a valid member a ValueError is raised.
     """
     winners = {}
 
@@ -118,12 +127,17 @@ def race(function):
             choice = choose(**features)
             if choice.member is None:
                 raise ValueError(f"no member is valid for {features}")
-            times = {}
+            times, errors = {}, []
             for member in [choice.member] if choice.second is None else [choice.member, choice.second]:
-                function(SETTINGS[member], *arguments, **features)
-                begin = _now()
-                function(SETTINGS[member], *arguments, **features)
-                times[member] = _now() - begin
+                try:
+                    function(SETTINGS[member], *arguments, **features)
+                    begin = _now()
+                    function(SETTINGS[member], *arguments, **features)
+                    times[member] = _now() - begin
+                except Exception as error:
+                    errors.append(error)
+            if not times:
+                raise errors[0]
             winners[shape] = _min(times, key=times.get)
         return function(SETTINGS[winners[shape]], *arguments, **features)
 
@@ -151,6 +165,8 @@ def python_file(dispatcher: Dispatcher) -> str:
              '    """The members to use for a shape; features with a default have one value in the domain."""',
              *([f"    if ({', '.join(domain.fixed)},) != {tuple(domain.fixed.values())!r}:",
                 "        return Choice(None, None, False, False)"] if fixed else [])]
+    sizes = [f"{feature.name}={feature.name}" for feature in program.features if not feature.choices]
+    lines += [f"    _check_numbers({', '.join(sizes)})"] if sizes else []
     for feature in program.features:
         value = f"{feature.name} not in {feature.choices!r}" if feature.choices else \
             f"not 0 < {feature.name} < float('inf')" if feature.number else \

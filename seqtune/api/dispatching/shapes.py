@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from seqtune.predictor.dispatch.domain import Domain
 from ...errors import FormatError, MisuseError
 
 DRAWN = 60  # shapes from ranges: their measurement takes minutes, and a rule of some leaves can be learned from them
+REPEATS = 17  # draws for each of these, because narrow ranges draw the same shapes again
 _RANGES = re.compile(r"\s*[A-Za-z_]\w*=[^\s=]+(\s+[A-Za-z_]\w*=[^\s=]+)*\s*")
 
 
@@ -73,9 +75,10 @@ def read_shapes(kind: str, sources: Sequence[str], seed: int = 0) -> Shapes:
 
 
 def _drawn(work: Operation, words: Sequence[str], seed: int) -> dict[Problem, float]:
-    """Equal weights of shapes from ranges. Raises MisuseError."""
-    columns = Domain.parse(work, words).sample(DRAWN, np.random.default_rng(seed))
-    return dict.fromkeys((problem for _, problem in columns.problems()), 1.0)
+    """Equal weights of DRAWN different shapes from ranges, fewer in a small domain. Raises MisuseError."""
+    columns = Domain.parse(work, words).sample(REPEATS * DRAWN, np.random.default_rng(seed))
+    different = dict.fromkeys(problem for _, problem in columns.problems())
+    return dict.fromkeys(islice(different, DRAWN), 1.0)
 
 
 def _weights(kind: str, source: str) -> tuple[dict[Problem, float], str]:
@@ -87,7 +90,8 @@ def _weights(kind: str, source: str) -> tuple[dict[Problem, float], str]:
         if line.problem.type != kind:
             others[line.problem.type] += 1
         elif math.isnan(line.weight):
-            raise FormatError(f"{source}:{line.number}: the weight is not a number of at least 0")
+            raise FormatError(f"{source}:{line.number}: the weight {line.weight_text!r:.40} is not a number "
+                              "of at least 0")
         elif line.weight == 0:
             unused += 1
         else:

@@ -78,13 +78,18 @@ def test_aiters_untuned_table_is_read_as_aiter_means_it(tmp_path: Path) -> None:
 def test_ranges_are_drawn_by_the_seed_and_are_the_domain() -> None:
     shapes = read_shapes("gemm", ["m=1..4096", "n=64,128", "k=256"], seed=1)
     assert shapes.domain == ("m=1..4096", "n=64,128", "k=256")
-    assert 40 <= len(shapes.weights) <= 60
+    assert len(shapes.weights) == 60
     assert {problem["n"] for problem in shapes.weights} == {64, 128}
     rows = sorted(problem.size("m") for problem in shapes.weights)
     assert rows[0] < 4
     assert rows[-1] > 2048
     assert read_shapes("gemm", ["m=1..4096 n=64,128 k=256"], seed=1).weights.keys() == shapes.weights.keys()
     assert read_shapes("gemm", ["m=1..4096 n=64,128 k=256"], seed=2).weights.keys() != shapes.weights.keys()
+
+
+def test_narrow_ranges_give_as_many_different_shapes_as_wide_ones_while_there_are_enough() -> None:
+    assert len(read_shapes("gemm", ["m=1..80", "n=64", "k=64"]).weights) == 60
+    assert len(read_shapes("gemm", ["m=1..5", "n=64", "k=64"]).weights) == 5
 
 
 def test_boxes_and_files_count_the_same_and_are_no_domain(tmp_path: Path) -> None:
@@ -95,7 +100,7 @@ def test_boxes_and_files_count_the_same_and_are_no_domain(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("text", "name", "said"), [
-    ("m,n,k,weight\n1,8,8,1\n2,8,8,many\n", "a.csv", r"a\.csv:3: the weight is not a number of at least 0"),
+    ("m,n,k,weight\n1,8,8,1\n2,8,8,many\n", "a.csv", r"a\.csv:3: the weight 'many' is not a number of at least 0"),
     ("m,n,k,weight\n1,8,8,-1\n2,8,8,1\n", "a.csv", r"a\.csv:2: the weight"),
     ("m,n,k,weight\n1,8,8,nan\n2,8,8,1\n", "a.csv", r"a\.csv:2: the weight"),
     ("m,n,k,weight\n1,8,8,0\n2,8,8,0\n", "a.csv", r"a\.csv has no shape of gemm \(2 of weight 0\)"),
@@ -113,9 +118,9 @@ def test_what_is_no_shape_is_said_in_one_line(tmp_path: Path, text: str, name: s
 def test_sources_and_operations_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ProblemError, match="no problem set and no file 'nothing'"):
         read_shapes("gemm", ["nothing"])
-    with pytest.raises(MisuseError, match="gemm has no feature 'rows'"):
+    with pytest.raises(MisuseError, match=r"^'rows=1..8': gemm has no feature 'rows'"):
         read_shapes("gemm", ["rows=1..8"])
-    with pytest.raises(MisuseError, match="the domain of gemm lacks n"):
+    with pytest.raises(MisuseError, match="the ranges of gemm lack n"):
         read_shapes("gemm", ["m=1..8"])
     with pytest.raises(ProblemError, match="no operation 'gem'"):
         read_shapes("gem", ["resnet18"])

@@ -133,7 +133,7 @@ CHANGES: list[tuple[list[str | int], Any, str]] = [
     (["members", 0, "conditions"], ["m > 1"] * 500, "at most 200"), (["members", 0, "reads"], ["q"], "reads 'q'"),
     (["fallback"], 7, "its fallback is 7"), (["fallback"], True, "fallback"), (["rule", "members"], 5, "rule has 5"),
     (["rule"], {}, "rule"), (["rule", "facts"], [{"name": "q", "text": "q"}], "reads 'q'"),
-    (["domain"], ["m=1..9"], "lacks n, k"),
+    (["domain"], ["m=1..9"], "lack n, k"),
     (["promised"], False, "names a fallback but promises nothing"),
     (["domain"], ["m=1..9"] * 300, "at most 200"), (["device"], {"name": "x"}, "a device needs backend"),
     (["device"], None, "promises valid members but names no device"), (["rule", "sure"], -1, "rule's sure: "),

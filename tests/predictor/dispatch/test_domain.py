@@ -70,7 +70,7 @@ def test_a_domain_needs_shapes_of_one_operation_and_all_that_has_no_default() ->
         Domain.of_shapes([])
     with pytest.raises(MisuseError, match="conv2d, gemm"):
         Domain.of_shapes([gemm(1, 1, 1), Problem.make("conv2d", c=1, h=1, w=1, k=1, r=1, s=1)])
-    with pytest.raises(MisuseError, match="lacks n, k; write n="):
+    with pytest.raises(MisuseError, match="lack n, k; write n="):
         Domain.parse(GEMM, ["m=1..64"])
     with pytest.raises(MisuseError, match="two ranges"):
         Domain.parse(GEMM, ["m=1", "n=1", "k=1", "m=2"])
