@@ -111,7 +111,7 @@ def _judged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, .
     if len(members) == 1:
         return MemberSet(members, oracle, oracle, oracle)
     facts, values = facts_for(members)
-    picks = cross_fitted(values[part], own, weights, goal, facts, seed=seed, bytes=ROOM)
+    picks = cross_fitted(values[part], own, weights, goal, facts, seed=seed, room=ROOM)
     firsts = np.take_along_axis(own, picks, axis=1)
     return MemberSet(members, oracle, goal.loss(firsts[:, 0], weights), goal.loss(firsts.min(axis=1), weights))
 

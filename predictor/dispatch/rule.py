@@ -184,8 +184,8 @@ class _Content(_Part):
 
 
 def learn_rule(values: NDArray[np.int64], slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact], *,
-               bytes: int = ROOM, seed: int = 0) -> Rule:
-    """Learn a rule of at most about `bytes` in a file from shapes whose slowness is known; the smallest that is good.
+               room: int = ROOM, seed: int = 0) -> Rule:
+    """Learn a rule of at most about `room` bytes in a file, from shapes whose slowness is known; the smallest good one.
 
     That is one small tree, or boosted trees where these lose less on shapes that they did not see. The rule has those
     of the facts that its trees read, so a shape's values are those of `rule.facts`. Raises MisuseError.
@@ -197,7 +197,7 @@ def learn_rule(values: NDArray[np.int64], slowness: Floats, weights: Floats, goa
         raise MisuseError(f"a rule needs the slowness of every member at every shape (found {slowness.shape})")
     if members == 1 or not len(facts) or np.ptp(goal.stakes(slowness), axis=1).max() <= 0:
         return Rule(members, (), np.empty(0, np.int64), np.empty(0, np.int64), ())
-    learner = _Learner(values, slowness, weights, goal, facts, bytes, seed)
+    learner = _Learner(values, slowness, weights, goal, facts, room, seed)
     rule = learner.learn(learner.cross_fit(FOLDS)[0] if count <= MANY else "boosted", np.arange(count))
     least = np.sort(rule.scores(_columns(values, facts, rule)), axis=1)
     leads = least[:, 1] - least[:, 0]
@@ -278,7 +278,7 @@ def _numbered(members: int, facts: Sequence[Fact], tests: Tests, trees: Sequence
 
 
 def cross_fitted(values: NDArray[np.int64], slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact],
-                 folds: int = 5, seed: int = 0, *, bytes: int = ROOM) -> NDArray[np.int64]:
+                 folds: int = 5, seed: int = 0, *, room: int = ROOM) -> NDArray[np.int64]:
     """The members that a rule learned without the shape's fold puts first and second: (shape, 2).
 
     With a single member, both are member 0.
@@ -286,4 +286,4 @@ def cross_fitted(values: NDArray[np.int64], slowness: Floats, weights: Floats, g
     count, members = slowness.shape
     if members == 1 or not len(facts):
         return np.tile(np.array([0, min(1, members - 1)]), (count, 1))
-    return _Learner(values, slowness, weights, goal, facts, bytes, seed).cross_fit(folds)[1]
+    return _Learner(values, slowness, weights, goal, facts, room, seed).cross_fit(folds)[1]

@@ -112,11 +112,11 @@ def test_boosted_trees_are_learned_where_one_small_tree_is_too_coarse() -> None:
     slowness = np.full((600, 3), 0.5)
     slowness[np.arange(600), best] = 0.0
     weights = np.full(600, 1 / 600)
-    rule = learn_rule(values, slowness, weights, Goal(), FACTS, bytes=6000)
+    rule = learn_rule(values, slowness, weights, Goal(), FACTS, room=6000)
     assert len(rule.trees) > 1
     assert rule.bytes <= 6000
     assert "trees, of " in rule.text()
-    assert rule.to_json() == learn_rule(values, slowness, weights, Goal(), FACTS, bytes=6000).to_json()
+    assert rule.to_json() == learn_rule(values, slowness, weights, Goal(), FACTS, room=6000).to_json()
     scores = rule.scores(columns_of(rule, values))
     assert slowness[np.arange(600), scores.argmin(axis=1)].mean() < 0.15
     assert rule.is_sure(scores).mean() == pytest.approx(0.8, abs=0.05)
