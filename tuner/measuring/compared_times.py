@@ -184,8 +184,8 @@ def _groups(problem: Problem, configurations: Sequence[Configuration],
             generator: np.random.Generator) -> list[list[Configuration]]:
     """Split configurations at random into as few groups of about equal size as the memory allows, mostly one."""
     work = operation(problem.type)
-    shapes = [*work.operands(problem).values(), work.output(problem)]
-    each = COPIES * 4 * sum(math.prod(shape) for shape in shapes)
+    shapes = [*work.operands(problem).values(), *([work.output(problem)] if work.has_output else [])]
+    each = max(1, COPIES * 4 * sum(math.prod(shape) for shape in shapes))  # a command may declare no tensor at all
     count = math.ceil(len(configurations) / max(2, GROUP_BYTES // each))
     order = generator.permutation(len(configurations))
     return [[configurations[index] for index in part] for part in np.array_split(order, count)]

@@ -46,6 +46,7 @@ from .proof import FINALISTS, TRIALS, Losses, loss, measure_fresh
 from .results import CurvePoint, Dispatched, Measured, OwnKernel, Served
 
 MOST_KERNELS = 10  # that the curve shows: with 8, sets lose under 1 % in all public data
+NAMED = 3  # shapes without a kernel that a note names
 WORTH = 0.1  # log of the gain from which on a shape deserves a kernel of its own
 PROOF = 0.5  # share of the time that is kept for the bound
 LEARNING = 10  # shapes for each of which one is searched, where no checkpoint answers
@@ -314,8 +315,8 @@ def finish(chooser: Chooser, chosen: Chosen, losses: Losses, measured: Measured,
     order = np.argsort(-matrix.weights * slowness, kind="stable").tolist()
     deserving = tuple(OwnKernel(
         matrix.problems[row], matrix.candidates[best[row]], math.exp(slowness[row]),
-        bool(members[row] >= 0 and np.isfinite(matrix.seconds[row, [best[row], chosen.members[members[row]]]]).all()))
-        for row in order if slowness[row] > WORTH)
+        bool(np.isfinite(matrix.seconds[row, [best[row], chosen.members[members[row]]]]).all()))
+        for row in order if slowness[row] > WORTH and members[row] >= 0)
     curve = tuple(CurvePoint(tuple(matrix.candidates[each] for each in step.members), step.oracle, step.rule,
                              step.second) for step in chosen.steps)
     served = tuple(Served(member, tuple(matrix.problems[row] for row in np.flatnonzero(members == number).tolist()),
@@ -323,8 +324,13 @@ def finish(chooser: Chooser, chosen: Chosen, losses: Losses, measured: Measured,
                    for number, member in enumerate(dispatcher.members))
     if bounds is None and question.fresh:
         notes.append(f"no bound: it needs at least {FEWEST} fresh shapes, and there are {len(losses.first)}")
+    unsure = np.flatnonzero(~chosen.answers.sure & (members >= 0)).tolist()
+    unserved = [matrix.problems[row].brief() for row in order if members[row] < 0]
+    if unserved:
+        more = f" (and {len(unserved) - NAMED} more)" if len(unserved) > NAMED else ""
+        notes.append(f"no kernel that ships is valid for {'; '.join(unserved[:NAMED])}{more}; ask for more kernels")
     if dispatcher.gap:
-        notes.append(f"no member is promised {dispatcher.gap}")
+        notes.append(f"no kernel is promised for {dispatcher.gap}")
     if not dispatcher.promised:
         notes.append("the candidates' kernels have no constraints here, so their validity is not promised")
     evidence = {"curve": [point.to_json() for point in curve],
@@ -335,8 +341,8 @@ def finish(chooser: Chooser, chosen: Chosen, losses: Losses, measured: Measured,
                                  for number, member in enumerate(dispatcher.members)])
     result = Dispatched(question.operation.name, chooser.device.name, question.goal.kind, curve, served, rule,
                         chooser.losses(chosen), bounds, deserving,
-                        tuple(matrix.problems[row] for row in np.flatnonzero(~chosen.answers.sure).tolist()), measured,
-                        files, tuple(notes), dispatcher)
+                        tuple(matrix.problems[row] for row in unsure), measured, files, tuple(notes),
+                        dispatcher)
     write_whole(files[-1], page(result))
     return result
 

@@ -16,16 +16,16 @@ from seqtune.api.dispatching import known, stages
 from seqtune.api.dispatching.known import Known
 from seqtune.api.dispatching.measuring import CONTEST, Measuring, journal_seconds
 from seqtune.api.dispatching.outputs import check_replaceable
-from seqtune.api.dispatching.proof import raced
-from seqtune.api.dispatching.results import Dispatched
+from seqtune.api.dispatching.proof import Losses, raced
+from seqtune.api.dispatching.results import Dispatched, Measured
 from seqtune.api.dispatching.run import dispatch
-from seqtune.api.dispatching.stages import Chooser, Question, dispatch_measured, domain_of
+from seqtune.api.dispatching.stages import Chooser, Question, dispatch_measured, domain_of, finish
 from seqtune.api.inputs import as_problems
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError
 from seqtune.integrations.miopen.formats.importing import read_files
-from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
@@ -37,6 +37,7 @@ from seqtune.predictor.dispatch.guards import Guard
 from seqtune.predictor.dispatch.matrix import Matrix, matrix_of
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
+from tests.support.devices import DEVICES
 from tests.support.fake_measurer import DEVICE, KERNEL
 from tests.support.measuring.synthetic_measurer import Killed, SyntheticMeasurer, true_seconds
 from tests.support.synthetic import DIRECT, WIDE, problems
@@ -418,3 +419,21 @@ def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path, out: st
     (tmp_path / "file").touch()
     with pytest.raises(MisuseError, match=said):
         dispatch("gemm", ["gemm m=1 n=64 k=64"], out=tmp_path / out if out else out)
+
+
+def test_a_shape_without_a_valid_kernel_is_named_and_deserves_no_race(tmp_path: Path) -> None:
+    kernel = Kernel.of(name="toy.tiles", operation="gemm", meaning="", parameters=(Parameter("tile", (1, 8)),),
+                       constraints=(("tile <= m", "a tile has m rows"),), default={"tile": 1}, backends=("llvm",))
+    candidates = tuple(Configuration.of(kernel.name, {"tile": tile}) for tile in (1, 8))
+    problems = tuple(Problem.make("gemm", m=m, n=4, k=5) for m in (4, 8, 64))
+    seconds = np.array([[3.0, np.inf], [3.0, 1.0], [3.0, 1.0]])
+    matrix = Matrix(problems, candidates, seconds, np.zeros((3, 2)), np.full(3, 1 / 3))
+    asked = replace(question(tmp_path, kernels=1), operation=operation("gemm"))
+    chooser = Chooser(asked, DEVICES["llvm"], {kernel.name: kernel}, domain_of(asked, problems), np.zeros(2, bool),
+                      np.full(3, -1))
+    chosen = chooser.ruled(matrix, chooser.choose(matrix).steps, (1,))
+    result = finish(chooser, chosen, Losses(), Measured(3, 2, 5, 5, True), [])
+    assert "no kernel that ships is valid for gemm m=4 n=4 k=5; ask for more kernels" in result.notes
+    assert any(note.startswith("no kernel is promised for shapes for which none of these holds:")
+               for note in result.notes)
+    assert problems[0] not in {*result.unsure, *(own.problem for own in result.deserving)}

@@ -13,6 +13,8 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Status
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.libraries.reading import read_library
+from seqtune.kernels.libraries.table import use
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.compared_times import (
     FEWEST_ROUNDS,
@@ -22,6 +24,7 @@ from seqtune.tuner.measuring.compared_times import (
     store_compared_times,
 )
 from seqtune.tuner.measuring.timing import Options
+from tests.support.paths import ROOT
 
 PROBLEM = Problem.make("gemm", m=8, n=8, k=8)
 
@@ -152,6 +155,13 @@ def test_slow_kernels_run_in_fewer_rounds_and_large_ones_in_groups(monkeypatch: 
     monkeypatch.setattr("seqtune.tuner.measuring.compared_times.GROUP_BYTES", 3 * 36 << 20)
     compare_all(measurer, large, list(measurer.truth), CompareOptions(builds=1))
     assert sorted(map(len, measurer.orders)) == [2, 2, 3]
+
+
+def test_a_command_that_declares_no_tensor_is_compared() -> None:
+    use(read_library(ROOT / "examples" / "blur"))
+    measurer = Rounds([1e-3, 2e-3])
+    blur = Problem.make("box_blur", rows=64, columns=64, radius=2)
+    assert compare_all(measurer, blur, list(measurer.truth)).best == 1e-3
 
 
 def test_the_ceiling_falls_with_the_luck_of_builds() -> None:
