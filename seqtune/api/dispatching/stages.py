@@ -121,11 +121,29 @@ class Chooser:
                                lambda members: self._facts(matrix, columns, members), seed=question.seed,
                                valid_everywhere=self.everywhere if self.everywhere.any() else None)
         first = chosen = self.ruled(matrix, steps, steps[min(question.kernels or knee(steps), len(steps)) - 1].members)
+        if question.kernels is None:
+            first = chosen = self._without_idle(first)
         for step in steps[len(first.members):]:
             if not self.is_below_default(chosen):
                 return chosen
             chosen = self.ruled(matrix, steps, step.members)
         return first if self.is_below_default(chosen) else chosen
+
+    def _without_idle(self, chosen: Chosen) -> Chosen:
+        """The choice of fewer members while one serves none of the shapes and nothing is lost without it.
+
+        A fallback stays: it serves other shapes of the domain.
+        """
+        goal, weights = self.question.goal, chosen.matrix.weights
+        while idle := {*range(len(chosen.members))} - {*chosen.answers.members.tolist(), chosen.dispatcher.fallback}:
+            if len(idle) == len(chosen.members):
+                break
+            fewer = self.ruled(chosen.matrix, chosen.steps, chosen.steps[len(chosen.members) - 2].members)
+            worse = goal.loss(fewer.slowness, weights) > goal.loss(chosen.slowness, weights) + 1e-9
+            if worse or (fewer.dispatcher.gap and not chosen.dispatcher.gap):
+                break
+            chosen = fewer
+        return chosen
 
     def ruled(self, matrix: Matrix, steps: tuple[MemberSet, ...], members: tuple[int, ...]) -> Chosen:
         """The choice of these members, with the rule that the shapes teach."""

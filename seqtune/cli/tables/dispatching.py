@@ -44,8 +44,9 @@ def dispatched(result: Dispatched) -> None:
         lines.append(f"the rule is not sure of {len(result.unsure)} of these; race its first two there: "
                      f"{named(result.unsure)}")
     measuring = result.measuring
+    new = f"this call measured {measuring.measured} times" if measuring.measured else "this call measured nothing"
     lines.append(f"known: {measuring.known} of {measuring.shapes * measuring.candidates} pairs of shape and candidate; "
-                 f"this call measured {measuring.measured} times")
+                 f"{new}")
     for text in [*lines, *result.notes, *(f"written: {path}" for path in result.files)]:
         out.print(text, markup=False, soft_wrap=True)
 

@@ -437,3 +437,15 @@ def test_a_shape_without_a_valid_kernel_is_named_and_deserves_no_race(tmp_path: 
     assert any(note.startswith("no kernel is promised for shapes for which none of these holds:")
                for note in result.notes)
     assert problems[0] not in {*result.unsure, *(own.problem for own in result.deserving)}
+
+
+def test_auto_ships_no_kernel_that_serves_no_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "knee", lambda steps: 2)
+    candidates = tuple(Configuration.of(KERNEL.name, {"x": x, "y": 0}) for x in range(3))
+    problems = tuple(Problem.make("gemm", m=m, n=4, k=5) for m in (3, 6))
+    matrix = Matrix(problems, candidates, np.array([[3.0, 1.0, 2.0]] * 2), np.zeros((2, 3)), np.array([0.5, 0.5]))
+    for kernels, shipped in ((None, 1), (2, 2)):
+        asked = replace(question(tmp_path, kernels=kernels), operation=operation("gemm"))
+        chooser = Chooser(asked, DEVICE, {KERNEL.name: KERNEL}, domain_of(asked, problems), np.ones(3, bool),
+                          np.full(2, -1))
+        assert len(chooser.choose(matrix).members) == shipped
