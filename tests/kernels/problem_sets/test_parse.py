@@ -126,8 +126,8 @@ def test_columns_of_labels_stand_beside_the_problems_and_a_warning_names_them(tm
     with pytest.warns(SeqtuneWarning, match="columns that name no feature are labels: 'layer', 'where'"):
         lines = read_lines(table)
     product = Problem.make("gemm", m=64, n=128, k=32)
-    assert lines == [ProblemLine(product, 2, {"name": "first", "layer": "3", "where": "front"}, 7),
-                     ProblemLine(product, 3, {"name": "first"}, 7)]  # the last line says what the first one says
+    assert lines == [ProblemLine(product, 2, {"name": "first", "layer": "3", "where": "front"}, 7, "7"),
+                     ProblemLine(product, 3, {"name": "first"}, 7, "7")]  # the last line says what the first one says
     with pytest.warns(SeqtuneWarning):
         assert read_problems(table) == problem_set(table) == [product]
 

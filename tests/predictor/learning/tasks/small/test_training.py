@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
+from seqtune.data.measured_tasks import measured_tasks
 from seqtune.errors import FormatError
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
@@ -22,10 +23,16 @@ from seqtune.predictor.training.unfinished import CROSS_VALIDATION
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from tests.support.learning.progress import parted
 from tests.support.learning.short_training import QUICK
+from tests.support.synthetic import WIDE, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 OPTIONS = replace(QUICK, epochs=1, validation=0.0, confidence=False, trees=TreesOptions(rounds=20, models=1, threads=1))
+
+
+@pytest.fixture(name="tasks")
+def _tasks() -> list[MeasuredTask]:
+    return measured_tasks(data(10, held_out=0, sampled=40, devices=(WIDE,)), held_out=False)
 
 
 def test_the_report_compares_the_training_with_simple_methods_on_problems_it_has_not_seen(
