@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from seqtune.kernels.launches.call import Call
+from seqtune.kernels.launches.implementation import KernelSource
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.registry import kernel, names
 from tests.support.source_digests import digest, stored
 
@@ -21,3 +28,19 @@ def test_a_family_that_generates_other_code_has_another_version(name: str) -> No
         "(with --neutral where only names or comments changed)")
 
 
+def longer(source: KernelSource) -> KernelSource:
+    return replace(source, text=source.text + " ")
+
+
+@pytest.mark.parametrize("name", ["llvm.gemm", "cuda.gemm"])
+def test_the_digest_sees_a_change_of_one_character(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    implementation: Any = resolve(str(kernel(name).implementation))
+    if name == "llvm.gemm":
+        source_of: Callable[..., KernelSource] = implementation.source
+        monkeypatch.setattr(type(implementation), "source", lambda self, *given: longer(source_of(*given)))
+    else:
+        call_of: Callable[..., Call] = implementation.call
+        monkeypatch.setattr(type(implementation), "call", lambda self, *given: replace(
+            call := call_of(*given), source=longer(call.source)))
+    entry = stored()[name]
+    assert digest(kernel(name), entry["samples"]) != entry["digest"]

@@ -86,7 +86,7 @@ def seen_from(system: str, machine: str, names: list[str]) -> int:
 
 
 def main(*systems: str) -> int:
-    """Look at every system in a process of its own; returns the largest exit status."""
+    """Look at every system in a process of its own; returns the largest exit status or signal."""
     names, statuses = loadable(modules()), []
     for system in systems:
         sys.stdout.flush()
@@ -100,7 +100,7 @@ def main(*systems: str) -> int:
                 sys.stdout.flush()
                 leave(status)
         statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    return max(statuses)
+    return max(map(abs, statuses))
 
 
 if __name__ == "__main__":

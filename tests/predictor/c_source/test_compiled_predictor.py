@@ -180,7 +180,7 @@ def compiled(written: CFile, folder: Path, *options: str) -> CompiledPredictor:
 
 
 @needs_compiler
-@pytest.mark.parametrize("options", [("-O0",), ("-O0", "-DSEQTUNE_PORTABLE")])
+@pytest.mark.parametrize("options", [("-O2",), ("-O0", "-DSEQTUNE_PORTABLE")])
 def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_path: Path,
                                          options: tuple[str, ...]) -> None:
     predictor = compiled(written, tmp_path, *options)
