@@ -46,10 +46,10 @@ class Benchmarked(Exception):
 
 
 def lowered(operation: Callable[..., Any], shapes: Sequence[tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]],
-            monkeypatch: pytest.MonkeyPatch, backends: str = "ATEN,TRITON", dynamic: bool = False) -> list[Any]:
+            monkeypatch: pytest.MonkeyPatch, backends: str = "ATEN,TRITON") -> list[Any]:
     """The choices that Inductor would benchmark for an operation on tensors of these types, shapes and strides.
 
-    One choice is taken without a benchmark, and is the only one returned. With `dynamic`, all sizes are symbols.
+    One choice is taken without a benchmark, and is the only one returned.
     """
     taken: list[Any] = []
     cache = type(select_algorithm.get_algorithm_selector_cache())
@@ -68,14 +68,14 @@ def lowered(operation: Callable[..., Any], shapes: Sequence[tuple[torch.dtype, t
         stack.enter_context(config.patch(max_autotune=True, max_autotune_gemm_backends=backends))
         monkeypatch.setattr(cache, "__call__", select)
         monkeypatch.setattr(cache, "make_precompile_fn", benchmark)  # the first step of a benchmark
-        traced = make_fx(operation, tracing_mode="symbolic" if dynamic else "fake")(
+        traced = make_fx(operation, tracing_mode="fake")(
             *(torch.empty_strided(size, stride, dtype=dtype) for dtype, size, stride in shapes))
         values = [node.meta["val"] for node in traced.graph.nodes if node.op == "placeholder"]
         mode = values[0].fake_mode
         with mode:
             inputs = [torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cuda")
                       for value in values]
-        graph = GraphLowering(traced, shape_env=mode.shape_env if dynamic else None)
+        graph = GraphLowering(traced)
         with V.set_graph_handler(graph), V.set_fake_mode(mode):
             try:
                 graph.run(*inputs)

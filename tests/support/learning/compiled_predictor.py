@@ -27,7 +27,7 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CC") or "cc")
 
 
-def compile_shared(source: Path, options: Sequence[str] = ("-O2",)) -> Path:
+def compile_shared(source: Path, options: Sequence[str]) -> Path:
     """Compile a source in C99 as a shared library beside it."""
     target, found = source.with_suffix(".so"), compiler()
     assert found is not None
