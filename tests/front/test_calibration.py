@@ -110,3 +110,13 @@ def test_default_probes_are_of_every_kind_and_not_of_the_locked_test_set() -> No
     assert len({kind_of(problem) for problem in chosen[:len(KINDS)]}) == len(KINDS), "every kind has a turn first"
     locked = SimilarityIndex(locked_problems())
     assert not any(locked.has_near(problem) for problem in chosen)
+
+
+def test_an_interrupted_calibration_measures_nothing_twice(journal: Journal) -> None:
+    first, second = Synthetic(stop=40), Synthetic()
+    with pytest.raises(InterruptedTuning, match="40 probes"):
+        measure_probes(PROBLEMS[:6], MIDDLE, ranker(), journal, first, ENDLESS, 0, lambda turn: None)
+    run(journal, second)
+    assert len(first.measured) == 40
+    assert second.measured
+    assert not set(first.measured) & set(second.measured)

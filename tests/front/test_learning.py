@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from seqtune import api as learn
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
+from seqtune.data.record import Measurement, Status
 from seqtune.errors import MisuseError, SeqtuneWarning
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
@@ -25,6 +27,7 @@ from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.kinds import EvaluationRequest
+from seqtune.predictor.learning.tasks.evaluation import LiveContest
 from seqtune.predictor.learning.tasks.learning import LearnedProblems, TaskLearning
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.measuring.compared_times import ComparedTimes
@@ -137,3 +140,33 @@ def test_choices_train_a_checkpoint_and_are_evaluated_by_agreement(tmp_path: Pat
         learn.evaluate(data, checkpoint=tmp_path / "checkpoint", methods=["trees"])
 
 
+TIMES = {Configuration.of("fake", {"number": number}): 1e-3 * (1 + number / 100) for number in range(5)}
+
+
+class FakeRunner:
+    """Every build is slower than the one before by a tenth, for all configurations alike."""
+
+    def __init__(self) -> None:
+        self.builds, self.closed = 0, 0
+
+    def measure(self, problem: Problem, configurations: Sequence[Configuration],
+                options: object, best: float = math.inf) -> Iterator[tuple[Configuration, Measurement]]:
+        for configuration in configurations:
+            yield configuration, Measurement(Status.CORRECT, (TIMES[configuration],))
+
+    def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
+                options: object) -> list[Measurement]:
+        self.builds += 1
+        return [Measurement(Status.CORRECT, (TIMES[configuration] * (1 + self.builds / 10),) * rounds)
+                for configuration in configurations]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_live_evaluation_holds_one_contest_with_a_new_worker_for_every_build() -> None:
+    runner: Any = FakeRunner()
+    with LiveContest(WIDE, silent, runner) as measure:
+        contest = measure(LAYERS[0], WIDE, list(TIMES))
+        assert (runner.builds, runner.closed) == (3, 2)
+    assert contest.seconds == pytest.approx({configuration: 1.2 * seconds for configuration, seconds in TIMES.items()})

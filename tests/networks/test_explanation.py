@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,3 +107,37 @@ def test_operands_that_the_model_does_not_take_are_refused_in_one_line(quick: Ca
     with pytest.raises(MisuseError, match="the model cannot be called with these operands") as caught:
         explain(fast, *operands)
     assert "\n" not in str(caught.value)
+
+
+def test_openvino_s_nodes_stand_beside_the_steps_whose_operations_they_compute(
+        quick: Callable[..., Optimized], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def node(name: str, covers: str) -> Any:
+        return SimpleNamespace(get_friendly_name=lambda: name, get_rt_info=lambda: {
+            "originalLayersNames": SimpleNamespace(value=covers)})
+
+    nodes = [node("first", "first,hardtanh/aten.hardtanh.default/Clamp"), node("Reorder", "x_abcd_acdb")]
+    profile = [SimpleNamespace(node_name=name, node_type="Convolution", exec_type="brgconv_f32",
+                               real_time=timedelta(microseconds=microseconds))
+               for name, microseconds in (("first", 1), ("Reorder", 2))]
+    request = SimpleNamespace(infer=lambda inputs: None, get_profiling_info=lambda: profile)
+    compiled = SimpleNamespace(create_infer_request=lambda: request,
+                               get_runtime_model=lambda: SimpleNamespace(get_ordered_ops=lambda: nodes))
+    core = SimpleNamespace(compile_model=lambda program, device, settings: compiled)
+    monkeypatch.setitem(sys.modules, "openvino",
+                        SimpleNamespace(convert_model=lambda program: program, Core=lambda: core))
+    x = torch.randn(1, 8, 9, 7)
+    explanation = explain(quick(random_norms(InvertedResidual().eval()), x), x, openvino=True)
+    layers = [step for step in explanation.steps if step.kernel != "step"]
+    assert [step.openvino for step in layers] == [(("Convolution brgconv_f32", 1e-6),), (), ()]
+    assert explanation.openvino_rest == (("Reorder", 2e-6),)
+    assert "| OpenVINO: no node of its own" in str(explanation)
+    explanation.write(tmp_path / "network.html")
+    assert "<td>Convolution brgconv_f32 1 us</td>" in (tmp_path / "network.html").read_text()
+
+
+def test_a_plain_model_and_other_shapes_are_one_line(quick: Callable[..., Optimized]) -> None:
+    plain: Any = nn.Linear(8, 4).eval()
+    with pytest.raises(MisuseError, match="a Linear is not an optimised model"):
+        explain(plain, torch.randn(2, 8))
+    with pytest.raises(MisuseError, match="of the shapes that it was optimised for"):
+        explain(quick(plain, torch.randn(2, 8)), torch.randn(3, 8))

@@ -25,7 +25,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.provenance import check_measured
 from seqtune.data.record import Measurement, Status
 from seqtune.data.shipped_machines import SHIPPED, shipped_devices
-from seqtune.errors import FormatError, MisuseError, SeqtuneError
+from seqtune.errors import FormatError, MisuseError, SeqtuneError, UnavailableError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.tuner.measuring.timing import Options as MeasuringOptions
@@ -70,19 +70,15 @@ with run.alone():
 class Stub(Instant):
     """An instant measurer that notes what it measures, and gives the message of a planted failure."""
 
-    def __init__(self, wrong: str = "", refused: Problem | None = None, interrupt_at: int = -1) -> None:
+    def __init__(self, wrong: str = "") -> None:
         device = described_gpu("cuda", "h200")
         super().__init__(device)
-        self.wrong, self.refused, self.interrupt_at = wrong, refused, interrupt_at
+        self.wrong = wrong
         self.measured: list[tuple[Problem, Configuration]] = []
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: MeasuringOptions,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-        if problem == self.refused:
-            raise SeqtuneError("planted")
         for measured in super().measure(problem, configurations, options, best):
-            if len(self.measured) == self.interrupt_at:
-                raise KeyboardInterrupt
             self.measured.append((problem, measured[0]))
             yield (measured[0], Measurement(Status.CORRECTNESS, message=self.wrong)) if self.wrong else measured
 
@@ -225,3 +221,31 @@ def test_measurements_of_gpus_are_shipped_apart_from_those_that_the_shipped_chec
         assert {device.backend for device in data.devices.values()} == {"cuda", "triton"}
     assert not {"cuda", "triton"} & {device.backend for device in shipped_devices()}
     assert "dry_run" not in Dataset.shipped().provenance
+
+
+def test_a_task_that_fails_is_reported_and_the_next_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(run: Run) -> str:
+        raise SeqtuneError("the driver refused")
+
+    def lack(run: Run) -> str:
+        raise UnavailableError("no such package")
+
+    def crash(run: Run) -> str:
+        raise ValueError("odd")
+
+    tasks: dict[str, program.Task] = {"check": fail, "measure": lack, "compare": crash, "report": lambda run: "fine"}
+    run = run_with(tmp_path, Stub())
+    assert program.run_tasks(run, tasks) == ["check", "compare"]
+    assert program.run_tasks(run, tasks, required=True) == ["check", "measure", "compare"]
+    said = capsys.readouterr().err
+    for line in ("check: FAILED: the driver refused", "measure: left out: no such package",
+                 "compare: FAILED: ValueError: odd", "report: fine"):
+        assert line in said
+
+
+def test_a_pass_over_all_problems_comes_before_the_next_one(tmp_path: Path) -> None:
+    stub = Stub()
+    measuring.measure(run_with(tmp_path, stub))
+    first = stub.measured[:len(SMALL) * measuring.PASSES[0]]
+    assert [sum(problem == other for other, _ in first) for problem in SMALL] == [measuring.PASSES[0]] * len(SMALL)
+    assert len(stub.measured) == len(set(stub.measured)) > len(first)

@@ -12,7 +12,7 @@ from seqtune.api.collecting.results import CollectionProgress
 from seqtune.api.collecting.run import JOURNAL, MEASURED, split_for
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
-from seqtune.errors import InterruptedTuning
+from seqtune.errors import InterruptedTuning, MisuseError
 from seqtune.kernels.problem_sets.collected import problems
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.discovery import find
@@ -95,3 +95,11 @@ def test_the_state_after_a_kill_tells_that_the_data_set_is_not_written(tmp_path:
     state = seqtune.collect(tmp_path, PROBLEMS[0], "llvm:0", trials=2, status=True)
     assert (state.records, state.data) == (2, None)
     assert "2 records of 1 problems in the journal" in state.conclusion()
+
+
+def test_a_file_that_no_collection_wrote_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / MEASURED).write_text("precious")
+    with pytest.raises(MisuseError, match="no journal of a collection beside it"):
+        seqtune.collect(tmp_path, PROBLEMS, "llvm:0", trials=1)
+    assert [path.name for path in tmp_path.iterdir()] == [MEASURED], "nothing is measured before the complaint"
+    assert (tmp_path / MEASURED).read_text() == "precious"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 import seqtune
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
-from seqtune.errors import CheckpointError
+from seqtune.errors import CheckpointError, InterruptedTraining
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -22,6 +23,7 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.command_line import Refused, Run
 from tests.support.installation.optional import TRAINING, needs
+from tests.support.learning.progress import parted
 from tests.support.libraries.stencil import write
 from tests.support.synthetic import NARROW, WIDE
 
@@ -77,6 +79,12 @@ def test_few_problems_of_a_library_go_from_a_data_set_to_answers_on_two_devices(
     assert (result["left_out"], result["unevaluated"]) == (0, [])
     assert {(row["device"], row["records"], row["problems"])
             for row in result["evaluated"]} == {(NARROW.name, "new", 2)}
+    ended = seqtune.retrain(made, second, tmp_path / "ended", epochs=2,
+                            progress=parted(lambda epoch: signal.raise_signal(signal.SIGTERM))).to_json()
+    assert (ended["interrupted"], ended["epochs"]) == (True, 1)
+    with pytest.raises(InterruptedTraining, match="nothing is kept"):
+        seqtune.retrain(made, second, tmp_path / "none", progress=lambda step: signal.raise_signal(signal.SIGTERM))
+    assert not (tmp_path / "none").exists()
     answers = [seqtune.predict("stencil n=160", WIDE, 3, checkpoint=path, evidence=False).candidates
                for path in (made, adapted)]
     assert answers[0] == answers[1]

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import seqtune
+from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
+from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.reporting.content import PageLimits
@@ -90,3 +92,13 @@ def test_problems_with_the_fewest_records_are_left_out_of_a_page_that_would_be_t
     assert len(columns["seconds"]) == sum(kept)
 
 
+def test_a_data_set_is_read_for_one_device_and_says_that_it_keeps_no_order(journal: Path, tmp_path: Path) -> None:
+    with Journal(journal) as opened:
+        data = Dataset.from_journal(opened)
+    other = Device("opencl:cpu", "opencl", "a", "b")
+    rows = data.rows.assign(device=other.key)
+    Dataset(rows, {other.key: other}, data.known_problems).merge(data).write(tmp_path / "d.parquet")
+    report = seqtune.report(tmp_path / "d.parquet", tmp_path / "r.html", device=DEVICE.name).report
+    assert (report["records"], report["machines"]) == (12, [DEVICE.name])
+    assert not content(tmp_path / "r.html")[0]["ordered"]
+    assert seqtune.report(tmp_path / "d.parquet", tmp_path / "s.html").report["records"] == 24

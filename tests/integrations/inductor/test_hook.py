@@ -22,8 +22,9 @@ from seqtune.errors import MisuseError, SeqtuneWarning, UnavailableError
 from seqtune.kernels.declaration import to_json
 from seqtune.kernels.kernel import Kernel, Parameter
 from seqtune.predictor.answering import Answering
+from tests.support.confidence import expect
 from tests.support.devices import described_gpu
-from tests.support.inductor.lowering import lowered
+from tests.support.inductor.lowering import lowered, pretended_gpu
 from tests.support.learning.shipped_gpu import ship_random
 from tests.support.paths import ROOT
 from tests.support.triton.generated import compiled, load
@@ -202,3 +203,28 @@ def test_the_example_in_the_guide_compiles(monkeypatch: pytest.MonkeyPatch) -> N
     exec(compile(code, "inductor.md", "exec"), names)
     assert asked == ["PredictedChoices"]
     assert names["y"].shape == (64, 1024)
+
+
+def test_below_the_wanted_confidence_inductor_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    expect(0.7, monkeypatch)
+    with seqtune.inductor.choosing(device="triton:h200", min_confidence=0.8), \
+            pytest.warns(SeqtuneWarning, match="less than 80 %"):
+        assert predicted(lowered(*PRODUCTS["mm"], monkeypatch)) == []
+    with seqtune.inductor.choosing(device="triton:h200", min_confidence=0.7):
+        assert len(predicted(lowered(*PRODUCTS["mm"], monkeypatch))) == 1
+
+
+def test_flex_attention_is_left_to_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = seqtune.inductor.PredictedChoices(device="triton:h200")
+    with pretended_gpu(monkeypatch):
+        with pytest.warns(SeqtuneWarning, match="no kernel here describes its template of flex attention"):
+            found = choices.get_flex_attention_fwd_configs(64, HALF, "cuda")
+        assert found == InductorChoices().get_flex_attention_fwd_configs(64, HALF, "cuda")
+
+
+def test_caches_tell_answers_apart_that_may_differ() -> None:
+    options: list[dict[str, Any]] = [{}, {"device": "triton:h200"}, {"device": "triton:a100"}, {"alone": True},
+                                     {"min_confidence": 0.5}, {"checkpoint": "default"}]
+    identities = [seqtune.inductor.PredictedChoices(**each).uuid() for each in options]
+    assert len(set(identities)) == len(options)
+    assert identities[0] == seqtune.inductor.PredictedChoices().uuid()

@@ -22,6 +22,7 @@ from seqtune.predictor.learning.tasks.training import train_model
 from seqtune.tuner.strategies.local import Local
 from seqtune.tuner.strategies.portfolio import Portfolio
 from seqtune.tuner.strategies.random import Random
+from tests.support.command_line import Refused
 from tests.support.installation.optional import needs
 from tests.support.learning.short_training import QUICK
 from tests.support.recorded_files import CONFIGURATIONS, RESTRICTIONS, VALUES, cache, milliseconds, write_cache
@@ -176,3 +177,9 @@ def test_kernel_tuner_searches_by_our_strategies_in_simulation_mode(checkpoint: 
         assert set(found) <= set(CONFIGURATIONS)
     proposed = WarmStart(checkpoint, "size_x=640 size_y=480 fixed=7", "toy").proposals(VALUES, CONFIGURATIONS, None)
     assert found[:8] == [(*(settings[name] for name in ("block", "tile", "order")), 7) for settings in proposed]
+
+
+def test_a_prediction_for_a_kernel_of_caches_says_who_can_make_it(checkpoint: Path, refused: Refused) -> None:
+    message = refused("predict", "recorded", "kernel=toy", "size_x=500", "--checkpoint", checkpoint)
+    assert 'strategy("predictor", checkpoint=...) proposes some' in message
+    assert "--library" in message

@@ -9,8 +9,13 @@ import pytest
 
 from seqtune.__main__ import main
 from seqtune.data.dataset import Dataset
+from seqtune.errors import ConfigurationError, SeqtuneError
 from seqtune.integrations.miopen.formats.export import best_of, entries, user_text, write_udb
 from seqtune.integrations.miopen.formats.importing import read_files, tables_of
+from seqtune.integrations.miopen.kernels.gpus import device
+from seqtune.integrations.miopen.kernels.solver import find_solver
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.problem import Problem
 from tests.support.miopen_files import LABELS, MATRIX_LABELS, perf_db
 
 
@@ -56,3 +61,14 @@ def test_what_is_exported_is_read_back(tmp_path: Path) -> None:
             assert rows(read_files([tmp_path / name])[0]) == rows(data)
 
 
+def test_nothing_outside_of_its_space_is_written() -> None:
+    gpu, fine = device("gfx906_60"), dict(find_solver("ConvAsm1x1U").kernel.default)
+    problem = Problem.make("conv2d", n=32, c=64, h=28, w=28, k=256, r=1, s=1)
+    assert len(entries([(problem, Configuration.of("miopen.ConvAsm1x1U", fine))], gpu)) == 1
+    for wrong in ({**fine, "k_mult": 5}, {**fine, "c_mult": 32, "k_mult": 32}, {"k_mult": 4}, {**fine, "more": 1}):
+        with pytest.raises(ConfigurationError):
+            entries([(problem, Configuration.of("miopen.ConvAsm1x1U", wrong))], gpu)
+    for other in (Problem.make("conv2d", n=32, c=64, h=28, w=28, k=256, r=3, s=3, activation="relu"),
+                  Problem.make("gemm", m=1, n=1, k=1)):
+        with pytest.raises(SeqtuneError):
+            entries([(other, Configuration.of("miopen.ConvAsm1x1U", fine))], gpu)

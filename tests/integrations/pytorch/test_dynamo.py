@@ -292,3 +292,8 @@ def test_an_option_that_makes_no_sense_is_no_reason_to_fall_back(option: dict[st
     name = next(iter(option))
     with pytest.raises(MisuseError, match=f"^(the )?{name}="):
         BackendOptions.of(option)
+
+
+def test_a_mode_is_refused_in_one_line() -> None:
+    with pytest.raises(MisuseError, match=r"^the backend seqtune has no mode 'max-autotune'; give options instead$"):
+        backend(torch.fx.symbolic_trace(nn.Linear(3, 3)), [torch.randn(2, 3)], mode="max-autotune")

@@ -160,3 +160,18 @@ def test_a_gpu_is_found_by_every_spelling_of_its_name() -> None:
     for name in ("", "Voodoo 2", "a/b", "NVIDIA", "x" * 200, "nvidia h200 nvl2", "h200-nvl2", "NVIDIA h200 NVL2"):
         with pytest.raises(DeviceError):
             gpu_of(name)
+
+
+def test_names_in_a_log_that_are_not_known_here_are_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    others = "".join(f"Using default MoE config. {ADVICE} /configs/E=8,N=14336,device_name={rest}.json\n"
+                     for rest in ("FOO9000", "NVIDIA_H200,dtype=nvfp4_w4a4"))
+    log.write_bytes((others + VLLM_LOG).encode("utf-16"))  # as PowerShell's redirection writes it
+    files, left_out = wanted_files(ServingRequest(write_model(tmp_path, "deepseek-v3"), log), "vllm", None)
+    assert len(files) == 2
+    assert left_out == {
+        "E=8,N=14336,device_name=FOO9000.json": "a GPU without known facts",
+        "E=8,N=14336,device_name=NVIDIA_H200,dtype=nvfp4_w4a4.json": "a dtype or sizes that are not known here"}
+    log.write_text(others)
+    with pytest.raises(FormatError, match=r"server\.log names no file that can be written; .*FOO9000"):
+        wanted_files(ServingRequest(missing_from=log), "vllm", None)

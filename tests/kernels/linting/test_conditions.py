@@ -112,3 +112,16 @@ def test_values_that_make_the_same_program_are_remarked(
     assert [message.partition(" make ")[0] for message in found] == [expected]
 
 
+@needs_preprocessor
+def test_the_preprocessor_reads_no_file_and_its_output_is_bounded(tmp_path: Path) -> None:
+    preprocessor = Preprocessor.installed()
+    assert preprocessor is not None
+    header = tmp_path / "header.h"
+    header.write_text("#error this file was read\n")
+    plain = preprocessor.digest("opencl", "int x;")
+    assert plain is not None
+    assert plain == preprocessor.digest("opencl", f'#include "{header}"\nint   x;')
+    laughs = "#define A0 T T\n" + "".join(f"#define A{level} {' '.join([f'A{level - 1}'] * 20)}\n"
+                                          for level in range(1, 12))
+    assert preprocessor.digest("opencl", laughs) is not None
+    assert preprocessor.digest("opencl", laughs + "A11") is None

@@ -216,3 +216,8 @@ def test_an_inference_that_crashes_or_hangs_is_a_line(program: str, seconds: flo
     monkeypatch.setattr(onnx_shapes, "SECONDS", seconds)
     with pytest.raises(FormatError, match=says):
         read_onnx(write_network(tmp_path / "network.onnx"))
+
+
+def test_a_sequence_is_an_image_of_one_row(tmp_path: Path) -> None:
+    (found,) = one_node(tmp_path, "Conv", {"x": (2, 8, 50)}, {"w": (8, 1, 5)}, pads=[2, 2], strides=[2], group=8).nodes
+    assert found.problem == parse_problem("conv2d n=2 c=8 h=1 w=50 k=8 r=1 s=5 pad_w=2 stride_w=2 groups=8")

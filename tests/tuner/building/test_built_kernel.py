@@ -236,3 +236,11 @@ def test_outputs_that_a_kernel_changes_begin_as_they_are_declared(tmp_path: Path
     assert twice(x).tolist() == [0, 2, 4, 6]
     twice.save(tmp_path / "out")
     assert "int twice(struct twice *kernel, const float *x, float *y);" in (tmp_path / "out" / "twice.h").read_text()
+
+
+def test_the_winner_of_an_answer_is_built(tmp_path: Path) -> None:
+    answer = seqtune.predict("gemm m=13 n=17 k=11", "llvm:0", journal=tmp_path / "none.sqlite")
+    built = answer.winner.build()
+    assert built.chosen.configuration == answer.winner.configuration
+    arrays = operands(built)
+    assert error(built, built(**arrays), arrays) < 1e-4

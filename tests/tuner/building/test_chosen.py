@@ -28,3 +28,8 @@ def test_problems_of_one_name_in_c_are_refused_together() -> None:
     kernel = chosen("gemm m=8 n=8 k=8", typical_device("llvm"))
     with pytest.raises(MisuseError, match="2 problems have the name product in C, such as gemm m=8 n=8 k=8; build"):
         files_of([kernel, kernel])
+
+
+def test_several_kernels_of_opencl_have_a_folder_each() -> None:
+    files = files_of([chosen("gemm m=9 n=21 k=13", typical_device("opencl"), name=name) for name in "ab"])
+    assert {"README.md", "a/a.cl", "b/b.cl", "a/launch.json", "b/b.h"} <= set(files)

@@ -7,12 +7,14 @@ import platform
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 import seqtune
 from seqtune.data.record import Status
+from seqtune.errors import SeqtuneWarning
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem_sets.parse import parse_problem
 from seqtune.tuner.backends.opencl import discovery as opencl
@@ -174,3 +176,12 @@ def test_each_library_without_permission_has_a_cache_of_its_own(tmp_path: Path) 
     assert confined_start.cache_folder(linked) == caches[0]
 
 
+def test_a_system_that_cannot_confine_says_so_once() -> None:
+    def no_landlock() -> int:
+        return 0
+
+    with pytest.warns(SeqtuneWarning, match="run only files that you trust"):
+        confined_start.warn_if_free(no_landlock)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        confined_start.warn_if_free(no_landlock)

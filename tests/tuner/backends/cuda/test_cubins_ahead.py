@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BuildError
 from seqtune.tuner.backends.cuda import compiler, cubins_process
 from seqtune.tuner.backends.cuda.compiler import CubinCompiler
-from seqtune.tuner.backends.cuda.cubins_ahead import CompilerProcess, CubinsAhead
+from seqtune.tuner.backends.cuda.cubins_ahead import CompilerProcess, CubinsAhead, is_ours
 from tests.support.devices import described_gpu
 from tests.support.paths import ROOT
 
@@ -150,3 +151,8 @@ def test_what_was_compiled_ahead_is_in_the_cache_of_the_workers(monkeypatch: pyt
     assert CubinCompiler(H100, run=fail).steps(PROBLEM, kernel("cuda.gemm"), configuration)
 
 
+def test_code_from_outside_is_left_to_the_worker_which_confines_it() -> None:
+    ours = kernel("cuda.gemm")
+    assert is_ours(ours)
+    assert not is_ours(replace(ours, implementation="stranger:kernel"))
+    assert not is_ours(replace(ours, implementation=object()))

@@ -6,11 +6,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import JsonValue
 
 from seqtune.data.measured_tasks import measured_tasks
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import MeasuredTask
 from seqtune.predictor.checkpoint import Checkpoint
@@ -90,3 +91,11 @@ def test_a_checkpoint_tells_whether_it_was_trained_on_tasks(tasks: list[Measured
     assert options_of(checkpoint, tasks[1:]) is None
     other: dict[str, JsonValue] = {**checkpoint.provenance, "options": {"beams": 3}}
     assert options_of(replace(checkpoint, provenance=other), tasks) is None
+
+
+def test_noise_is_refused_before_the_training(tasks: list[MeasuredTask]) -> None:
+    generator = np.random.default_rng(0)
+    noise = [MeasuredTask(measured.task, np.where(measured.known, generator.uniform(1, 2, len(measured.task)), np.nan))
+             for measured in tasks]
+    with pytest.raises(MisuseError, match=r"the times are unrelated to the configurations: .*\(--force\)"):
+        train_small(noise, [], OPTIONS)
