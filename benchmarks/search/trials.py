@@ -58,4 +58,3 @@ class SearchRun:
                 for number, seconds, elapsed, build in entries))
         except (AssertionError, TypeError, ValueError):
             raise FormatError("a stored search does not hold trials; remove the folder of --work") from None
-

@@ -320,4 +320,3 @@ def _nested(function: str, texts: list[str]) -> str:
     for text in texts[1:]:
         result = f"{function}({result}, {text})"
     return result
-

@@ -264,4 +264,3 @@ def _mean_shares(shares: Floats) -> Floats:
     """The integral over the quantiles of shares (candidate, level): (candidate,)."""
     means: Floats = (shares[:, 1:] + shares[:, :-1]).mean(axis=1) / 2
     return means
-

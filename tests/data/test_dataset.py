@@ -201,5 +201,3 @@ def test_a_failed_write_leaves_the_old_file(dataset: Dataset, tmp_path: Path) ->
         broken.write(path)
     assert path.read_bytes() == before
     assert sorted(found.name for found in tmp_path.iterdir() if "parquet" in found.name) == ["set.parquet"]
-
-

@@ -55,5 +55,3 @@ def test_a_condition_holds_out_the_problems_with_all_its_features() -> None:
             held_out_keys(problems, [text])
     with pytest.raises(MisuseError, match="names m twice"):
         held_out_keys(problems, ["m=16 m=32"])
-
-

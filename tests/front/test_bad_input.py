@@ -278,5 +278,3 @@ def test_bad_input_is_one_clear_line_and_changes_nothing(
     assert says in line
     assert len(line) < 600
     assert (tree(made), tree(tmp_path)) == before
-
-

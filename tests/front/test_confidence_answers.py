@@ -106,5 +106,3 @@ def test_a_problem_whose_kernels_the_shipped_checkpoint_was_not_trained_on_gets_
     assert "its share of the best speed is unknown" in answer.note
     assert len(answer.candidates) == 3
     assert seqtune.predict(GEMM).predictor == "default"
-
-

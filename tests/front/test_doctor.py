@@ -70,5 +70,3 @@ def test_a_journal_of_another_program_is_bad_and_stays_as_it_is(tmp_path: Path) 
     check = examining.journal_file(path)
     assert (check.state, "not a journal" in check.found) == (BAD, True)
     assert os.listdir(tmp_path) == ["journal.sqlite"]
-
-

@@ -60,5 +60,3 @@ def test_whatever_measures_refuses_a_large_problem_in_one_line(refused: Refused,
         assert "`seqtune predict` answers where nothing is measured" in line
     assert not journal.exists()
     assert not (tmp_path / "collected").exists()
-
-

@@ -48,5 +48,3 @@ def test_a_notebook_runs_in_an_empty_folder_without_the_journals_of_the_user(
     (result,) = notebooks.shown(notebook(("code", "import os\n(os.listdir(), os.environ['XDG_DATA_HOME'])")))
     assert result.text.startswith("([], ")
     assert str(tmp_path) not in result.text
-
-

@@ -133,5 +133,3 @@ def test_without_the_package_the_line_names_the_extra(network: Path, refused: Re
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "is_installed", lambda package: False)
     assert refused("predict", "--onnx", network) == "seqtune: onnx is not installed: pip install 'seqtune[onnx]'"
-
-

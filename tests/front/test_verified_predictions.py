@@ -128,5 +128,3 @@ def test_a_verification_of_another_kernel_version_or_toolchain_is_not_used(
                     journal.add(Record(problem, device.key, version, one, toolchain,
                                        Measurement(Status.CORRECT, (1e-9,) * 15, 0.0), 1.0, "verify"))
     assert run(*verify)["cached"] is False
-
-

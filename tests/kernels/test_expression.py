@@ -215,5 +215,3 @@ def test_truths_count_as_zero_and_one_on_columns_too() -> None:
         assert [
             Expression(text)({"a": int(a), "b": int(b)}) for a, b in zip(*columns.values(), strict=True)
         ] == expected
-
-

@@ -115,5 +115,3 @@ def test_a_compiled_model_leaves_operands_that_share_memory_to_the_fallback(chec
     with pytest.warns(SeqtuneWarning, match="shares memory with another one; eager computes such calls"):
         check(fast, model, *pairs()["overlapping"])
     check(fast, model, *pairs()["equal"])
-
-

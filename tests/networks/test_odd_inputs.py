@@ -171,5 +171,3 @@ def test_of_a_model_that_changes_its_buffers_the_parts_are_optimised(quick: Call
     assert isinstance(fast.model.linear, Compiled)
     with torch.no_grad():
         assert same(fast, model, x)
-
-

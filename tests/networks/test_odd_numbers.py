@@ -95,5 +95,3 @@ def test_normalisations_of_large_and_small_numbers_are_pytorch_s() -> None:
             assert not results[-1].any()
             results, expected = results[:-1], expected[:-1]
         assert_same(results, expected, f"{scale:g}")
-
-

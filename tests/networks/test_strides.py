@@ -95,5 +95,3 @@ def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[
             assert fast.model.formats.find(strides) is None
             check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
             assert fast.model.formats.find(strides) is not None
-
-

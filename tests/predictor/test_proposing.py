@@ -94,5 +94,3 @@ def test_experts_order_all_configurations_of_a_small_task(monkeypatch: pytest.Mo
     assert np.exp(whole.posterior()).sum() == pytest.approx(1.0)
     unknown = replace(checkpoint, ranker=Ranker({}, {})).proposer().scored(task, 1)
     assert sorted(unknown.numbers.tolist()) == sorted(beam.numbers.tolist()), "no expert knows it, so the beam proposes"
-
-

@@ -207,5 +207,3 @@ def run_code(text: str, names: dict[str, object]) -> None:
     for long, short in _CODE.items():
         text = text.replace(long, short)
     exec(compile(text, "<snippet>", "exec"), names)
-
-

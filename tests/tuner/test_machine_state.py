@@ -44,5 +44,3 @@ def test_a_governor_that_holds_the_lowest_frequency_is_told_from_one_that_follow
     assert state.governors == (f"{driver}:{governor}",)
     assert state.slowed is slowed
     assert not replace(state, governors=()).slowed
-
-

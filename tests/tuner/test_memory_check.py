@@ -126,5 +126,3 @@ def test_a_kill_leaves_neither_files_nor_a_simulator_behind(tmp_path: Path) -> N
     assert simulators
     assert not any(map(_runs, simulators))
     assert list(temporary.iterdir()) == []
-
-

@@ -120,4 +120,3 @@ class Dispatched:
 
 def _configuration(configuration: Configuration) -> dict[str, Any]:
     return {"kernel": configuration.kernel, "configuration": dict(configuration.settings)}
-

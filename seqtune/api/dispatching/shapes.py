@@ -100,4 +100,3 @@ def _weights(kind: str, source: str) -> tuple[dict[Problem, float], str]:
     if not weights:
         raise MisuseError(f"{source} has no shape of {kind}{f' ({left_out[0]})' if left_out else ''}")
     return weights, f"{source}: left out {', '.join(left_out)}" if left_out else ""
-

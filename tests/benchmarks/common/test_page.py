@@ -55,5 +55,3 @@ def test_a_program_publishes_page_figures_and_drawing(tmp_path: Path) -> None:
     assert text.startswith("# Toy\n\nIt is fast.\n\n```sh\npython -m toy\n```\n\nMeasured here.\n\n| a |\n")
     assert "- Not much." in text
     publish(None, lambda found: page, {})
-
-

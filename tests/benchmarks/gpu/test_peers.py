@@ -30,5 +30,3 @@ def test_torch_compile_takes_part_where_it_is_asked_for(compiled: bool, problem:
     assert [note.split(": ")[1].removesuffix(" is left out") for note in notes] == methods
     other = Problem.make("scaled_gemm", m=1, n=128, k=128)
     assert torch_contestants(other, {}, expected, "cpu", compiled) == ([], [])
-
-

@@ -13,5 +13,3 @@ def test_no_training_problem_is_near_a_held_out_one() -> None:
         assert len(held_out) > len(training) / 6
         assert not any(near(problem, other) for problem in training for other in held_out)
     assert 230 <= len(products("bf16", 250).ordered) <= 250
-
-

@@ -59,5 +59,3 @@ def test_a_kept_outcome_is_read_and_belongs_to_its_options_and_machine(tmp_path:
     path.write_text("{}")
     with pytest.raises(FormatError, match="is no outcome of a contest"):
         program.outcome_of(assignment, finished, {"cpu": "A"})
-
-

@@ -34,5 +34,3 @@ def test_a_small_network_answers_alike_for_one_seed_and_in_a_range_where_errors_
         assert answer.shape == (1, plain.CLASSES)
         assert 0.05 < float(answer.std()) < 5.0
         assert not torch.equal(answer, first(inputs[0].flip(3)))
-
-

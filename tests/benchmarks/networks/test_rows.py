@@ -47,5 +47,3 @@ def test_what_is_quoted_is_the_speed_of_predicted_networks() -> None:
     assert text.startswith("By prediction alone, 2 networks ran in fp32 on 2 threads of toy at **1.00** times")
     assert "least 0.50), ready in 2 to 2 s" in text
     assert text.endswith("(folder/networks.md).")
-
-

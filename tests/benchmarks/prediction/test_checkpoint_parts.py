@@ -37,5 +37,3 @@ def test_intervals_draw_problems_and_not_their_devices() -> None:
     once, again = (PartShares(part).share("trees", 0) for part in (rows, twice))
     assert (again.low, again.high) == pytest.approx((once.low, once.high))  # copies of cases tell nothing new
     assert once.low < once.value < once.high
-
-

@@ -64,5 +64,3 @@ def test_a_shuffled_beam_or_missing_trees_do_not_reach_them(checkpoint: Checkpoi
     few = sample(data, FEW)
     assert not agrees(evaluated_cases(few, Shuffled(checkpoint)))
     assert not agrees(evaluated_cases(few, replace(checkpoint, ranker=None, estimator=None)))
-
-

@@ -64,5 +64,3 @@ def test_an_evaluated_problem_is_on_no_other_device_and_nothing_near_it(data: Da
         split.with_few(99, seed=0)
     with pytest.raises(MisuseError, match="nothing to leave out is called 'moon'; there are stone, znver5"):
         left_out(data, "moon")
-
-

@@ -24,5 +24,3 @@ def test_the_rule_before_is_relative_to_the_largest_element() -> None:
     assert not wrong_before(np.array([-1e9, 80.0], np.float32), expected, 1e-4)
     assert wrong_before(np.array([80.0], np.float32), expected[1:], 1e-4)
     assert wrong_before(np.array([np.nan], np.float32), expected[1:], 1e-4)
-
-

@@ -92,5 +92,3 @@ def test_what_is_stored_is_not_searched_again_and_nothing_begins_after_the_deadl
     next(tmp_path.glob("*theirs_0.json")).write_text("[")
     with pytest.raises(FormatError, match="remove it"):
         compare([toy], methods, Finished(tmp_path))
-
-

@@ -274,5 +274,3 @@ def test_a_journal_is_not_made_in_a_folder_that_is_not_there(tmp_path: Path) -> 
     with pytest.raises(MisuseError, match=r"folder of the journal .* does not exist"):
         Journal(tmp_path / "typo" / "journal.sqlite")
     assert not list(tmp_path.iterdir())
-
-

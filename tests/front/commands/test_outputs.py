@@ -109,5 +109,3 @@ def test_a_checkpoint_cannot_replace_the_folder_of_the_user(
     monkeypatch.chdir(tmp_path / "work")
     assert "cannot be a checkpoint" in refused("train", "shipped", "--out", out, "--force")
     assert os.listdir(tmp_path / "work") == []
-
-

@@ -120,5 +120,3 @@ def test_a_problem_without_a_right_result_is_named_and_the_others_of_the_set_are
     assert said.err.splitlines()[-1] == "seqtune: 1 of 3 problems could not be tuned; `skipped` and `failures` say why"
     assert main(command) == 1
     assert "copies n=5: not tuned: " in capsys.readouterr().out
-
-

@@ -52,5 +52,3 @@ def test_a_library_with_a_mistake_is_not_in_use(folder: Path, refused: Refused) 
     (folder / "library.toml").write_text(CORRECT.replace("tile <= 128", "tiles <= 128"))
     refused("devices", "--library", folder)
     assert "stencil" not in IN_USE
-
-

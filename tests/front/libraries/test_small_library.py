@@ -107,5 +107,3 @@ def test_too_few_problems_are_one_line_and_nothing_is_written(
     error = refused("train", data, "--out", tmp_path / "made", "--library", library)
     assert complaint in error
     assert not (tmp_path / "made").exists()
-
-

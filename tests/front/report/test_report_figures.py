@@ -92,5 +92,3 @@ def test_forecasts_compare_the_first_proposal_with_its_measured_share(tmp_path: 
     facts, _ = content(tmp_path / "r.html")
     assert facts["forecasts"]["points"][0]["share"] == 0.75
     assert (facts["forecasts"]["evaluated"], facts["forecasts"]["drawn"]) == (1, 1)
-
-

@@ -138,5 +138,3 @@ def test_no_configuration_is_one_that_the_kernels_cannot_run(device: Any) -> Non
     assert (direct["WGD"] % direct["KWID"] == 0).all()
     assert (direct["MDIMCD"] * direct["NDIMCD"] // direct["MDIMAD"] > 0).all()
     assert (direct["local_bytes"] <= device.local_memory).all()
-
-

@@ -116,5 +116,3 @@ def test_searches_of_one_problem_are_a_problem_each(names: tuple[str, str], tmp_
     first, second = names if names[0] else ("1", "2")
     assert times(data) == {f"recorded kernel=scale search={first}": [0.01, 0.02],
                            f"recorded kernel=scale search={second}": [7.0, 3.0, 9.0]}
-
-

@@ -129,5 +129,3 @@ def test_a_time_that_no_kernel_takes_is_left_out(time: str, tmp_path: Path) -> N
     assert report["skipped"] == {"a time that no kernel takes": 1}
     assert np.isfinite(data.rows["seconds"]).all()
     assert (data.rows["seconds"] > 0).all()
-
-

@@ -102,5 +102,3 @@ def test_a_trace_and_fake_tensors_see_the_original(quick: Callable[..., Optimize
         assert fast(mode.from_tensor(x)).shape == (1, 8, 7, 7)
         with pytest.raises(MisuseError, match="fake tensors have none"):
             fast(x)
-
-

@@ -133,5 +133,3 @@ def test_a_setting_that_no_parameter_can_be_is_named(value: object, kind: str, t
         read_autotune(write(tmp_path / "a.autotune.json", timings=timings))
     found = read_autotune(write(tmp_path / "a.autotune.json", timings=[*timings, [config(64), [0.5]]]))
     assert found.skipped == {reason: 2}
-
-

@@ -234,5 +234,3 @@ def test_a_folder_written_by_triton_itself_is_imported(tmp_path: Path, monkeypat
     rows = Dataset.read(tmp_path / "data.parquet").rows
     assert len(rows) == 6
     assert sorted(set(rows["seconds"].astype(float))) == pytest.approx([0.25e-3, 0.5e-3, float("inf")])
-
-

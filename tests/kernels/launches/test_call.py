@@ -68,5 +68,3 @@ def test_buffers_and_workspaces_of_several_launches_are_named_once() -> None:
 def test_a_buffer_that_two_launches_read_in_different_packings_is_a_mistake() -> None:
     with pytest.raises(KernelError, match="two launches take weights in different forms"):
         call(BufferArgument("weights", "fp32"), BufferArgument("weights", "fp32", Same())).buffers()
-
-

@@ -162,5 +162,3 @@ def test_what_is_neither_toml_nor_a_library_is_refused(tmp_path: Path) -> None:
         read_library(write(tmp_path, 'name = "empty"'))
     with pytest.raises(FormatError):
         parse_document([])
-
-

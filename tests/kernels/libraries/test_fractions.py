@@ -77,5 +77,3 @@ def test_a_kernel_whose_words_became_fractions_has_another_version(tmp_path: Pat
 
     words, fractions = version("words", '["0.5", "1.5"]'), version("fractions", "[0.5, 1.5]")
     assert words != fractions == version("more", "[0.5, 1.5, 2.5]")
-
-

@@ -56,5 +56,3 @@ def test_another_number_is_refused_with_those_that_there_are(tmp_path: Path) -> 
     for text in ("filter=4", "filter=8", "filter=wide"):
         with pytest.raises(ProblemError, match=r"is not one of 7, 0, 3|is not a whole number"):
             parse_problem(f"filtered n=64 {text}")
-
-

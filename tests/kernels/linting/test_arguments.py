@@ -141,5 +141,3 @@ def test_a_source_that_is_hostile_is_read_in_bounded_time() -> None:
         read_signature(source, "f", ())
         undefined_names(source, ())
     assert time.process_time() - began < 60  # seconds of CPU; with a quadratic step it takes minutes, else three
-
-

@@ -158,5 +158,3 @@ def test_a_constraint_that_divides_by_zero_is_remarked_unless_another_excludes_t
     messages = [message for _, message in _lint(tmp_path, DIVISIONS % constraints).findings]
     assert [message.partition(" divides by zero for ")[2].partition(", and counts")[0]
             for message in messages if " divides by zero for " in message] == places
-
-

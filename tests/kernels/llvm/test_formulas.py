@@ -124,5 +124,3 @@ def test_a_composition_computes_one_formula_after_the_other() -> None:
     assert np.array_equal(second.numpy(x, y, z), joined.numpy(z, scaled.numpy(x, y)))
     assert_close(run(*WIDTHS[0], second, x, y, z), second.numpy(x, y, z), 1e-6, 1e-6)
     assert IDENTITY.then(scaled) == scaled == scaled.then(IDENTITY)
-
-

@@ -84,5 +84,3 @@ def test_sizes_that_arrive_at_run_time_share_one_source() -> None:
     chosen = SearchSpace(FAMILY, first, DEVICES[0]).default
     assert (llvm_winograd.IMPLEMENTATION.source(first, DEVICES[0], chosen)
             == llvm_winograd.IMPLEMENTATION.source(other, DEVICES[0], chosen))
-
-

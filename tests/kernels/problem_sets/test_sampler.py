@@ -114,5 +114,3 @@ def test_a_network_has_distinct_problems_and_takes_a_batch(name: str) -> None:
     rows = "m" if single[0].type == "gemm" else "n"
     assert [problem.size(rows) * 8 for problem in single] == [problem.size(rows) for problem in many]
     assert [problem.size("flop") * 8 for problem in single] == [problem.size("flop") for problem in many]
-
-

@@ -154,5 +154,3 @@ def test_the_plain_graph_of_a_model_that_changes_its_operand_changes_it() -> Non
     graph = plain_graph(exported(Doubles(), (x.clone(),)))
     assert graph(x)[0].tolist() == [3, 3, 3]
     assert x.tolist() == [2, 2, 2]
-
-

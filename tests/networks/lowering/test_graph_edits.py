@@ -50,5 +50,3 @@ def test_the_code_is_written_at_the_first_call_and_after_later_edits(written: li
     total.target = torch.ops.aten.sub.Tensor
     graph.recompile()
     torch.testing.assert_close(graph(x)[0], model.layer(x) - (model.shift + 1))
-
-

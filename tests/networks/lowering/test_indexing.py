@@ -81,5 +81,3 @@ def test_sums_of_products_are_part_of_the_program(quick: Callable[..., Optimized
     fast = quick(model, torch.randn(2, 5, 6))
     steps_of(fast)
     compare(fast, model, 2, 5, 6)
-
-

@@ -100,5 +100,3 @@ class Copied(nn.Module):
 def test_a_norm_of_a_copy_leaves_the_original_as_it_is(quick: Callable[..., Optimized], layer: nn.Module) -> None:
     model = random_norms(Copied(layer))
     compare(quick(model, torch.randn(2, 8, 4, 4)), model, 2, 8, 4, 4)
-
-

@@ -212,5 +212,3 @@ def test_shares_are_as_many_as_the_threads_requested_even_where_the_runtime_give
     finally:
         library.omp_set_max_active_levels(before)
     assert y.tolist() == [2, 0, 4, 0, 7, 0, 0]
-
-

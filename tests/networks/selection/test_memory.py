@@ -91,5 +91,3 @@ def test_the_oldest_answers_go_first(remembered: Remembered, tmp_path: Path) -> 
     assert [remembered().find_answer(name) for name in "abc"] == [None, "b", "c"]
     (path,) = tmp_path.glob("*.choices.json")
     assert len(json.loads(path.read_text())["answers"]) == 2
-
-

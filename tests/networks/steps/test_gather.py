@@ -65,5 +65,3 @@ def test_positions_are_added_to_embeddings(width: tuple[str, int]) -> None:
                     Formula.of("add", 0, 1))
     assert np.array_equal(y, rows[indices] + added)
     assert elements(positions, filled(positions, added)).shape == y.shape
-
-

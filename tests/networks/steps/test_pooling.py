@@ -73,5 +73,3 @@ def test_large_images_are_split_by_rows_and_small_ones_by_channels() -> None:
     small = average_pool(View.contiguous((1, 1, 1, 960)), View.contiguous((1, 7, 7, 960)), Window((7, 7), (7, 7)), 16)
     assert large.launch.phases[0].tasks == 56
     assert small.launch.phases[0].tasks >= 8
-
-

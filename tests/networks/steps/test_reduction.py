@@ -86,5 +86,3 @@ def test_few_results_of_large_images_are_computed_by_many_tasks_without_a_trace_
     for instruction_set, lanes in WIDTHS:
         y = run(reduction("mean", out, [image], (1, 2), lanes), instruction_set, out, [image], [x])
         assert np.allclose(y.ravel(), x.reshape(-1, 16).mean(0, dtype=np.float64), rtol=1e-5)
-
-

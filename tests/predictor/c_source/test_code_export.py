@@ -90,5 +90,3 @@ def test_a_full_disk_leaves_neither_source_nor_header(folder: Path, data: Path, 
         seqtune.export_c(tmp_path / "predictor.c", checkpoint=folder, libraries=["llvm"], data=data)
     assert refusal.value.exit_code == 1
     assert not list(tmp_path.iterdir())
-
-

@@ -27,5 +27,3 @@ def test_whole_numbers_reach_no_row_that_is_left_out(bound: int) -> None:
     values = [None, 0, bound, -bound, *generator.integers(-bound, bound + 1, 300).tolist()]
     assert np.abs(codes(values)[:, ORDER[rows_of_numbers(bound):]]).max() < 1e-9
     assert rows_of_numbers(bound) < len(ORDER)
-
-

@@ -99,5 +99,3 @@ def test_what_begins_no_name_of_c_is_refused(prefix: object) -> None:
 def test_the_prefix_of_the_files_own_names_is_refused(prefix: str) -> None:
     with pytest.raises(MisuseError, match="begins the file's own names"):
         check_prefix(prefix)
-
-

@@ -57,5 +57,3 @@ def test_experts_are_listed_with_a_share_for_each_proposal() -> None:
     assert trees.shares == pytest.approx((1.0, np.exp(-0.5)))  # nothing is faster than the best
     assert explanation.mean_shares == pytest.approx(np.exp([-0.05, -0.35]))
     assert explain(TASK, PROPOSALS, RANKER, KNOWN, Opinions(np.full(4, np.nan), {})).experts == ()
-
-

@@ -33,5 +33,3 @@ def test_errors_that_problems_do_not_share_change_nothing() -> None:
     fits = [CheckedTrees.fit(observations(seed, 0.0)) for seed in range(30)]
     assert sum(not fit.forests for fit in fits) >= 24  # one standard error is exceeded by chance in a sixth
     assert all(fit.error_after == fit.error_before for fit in fits if not fit.forests)
-
-

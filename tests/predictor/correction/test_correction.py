@@ -152,5 +152,3 @@ def test_the_evidence_is_bounded_and_holds_the_fastest() -> None:
     assert len(observations) <= MAX_ROWS
     assert all(observations.observed[rows].min() == 0.0 for rows in observations.problems())
     assert spread_rows(np.array([3.0, np.nan, 1.0, np.inf, 2.0, 5.0]), 3).tolist() == [2, 4, 5]
-
-

@@ -98,5 +98,3 @@ def test_the_judge_in_numpy_is_that_in_pytorch() -> None:
         wanted = model.slowness(states, source.mask, model.target(source.quantities),
                                 Listed(torch.from_numpy(words), torch.from_numpy(resolved)[None]))[0]
     np.testing.assert_allclose(checkpoint.judge.slowness(task, numbers), wanted.numpy(), atol=2e-5)
-
-

@@ -154,5 +154,3 @@ def test_a_prediction_asks_the_model_once_for_each_word(translator: Translator) 
         assert len(candidates) == 5
     assert 0 < len(steps) <= 1 + len(KERNEL.parameters)  # <begin>, too
     assert max(steps) > 3, "hypotheses of several problems are in one step"
-
-

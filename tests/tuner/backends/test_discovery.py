@@ -123,5 +123,3 @@ def test_a_gpu_that_another_backend_has_is_refused_with_its_name_there(
         name: str, described: str, discovery: Discovery) -> None:
     with pytest.raises(DeviceError, match=f"no device {name!r}; this GPU is described as {described}$"):
         discovery.find(name)
-
-

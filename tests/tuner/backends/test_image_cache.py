@@ -82,5 +82,3 @@ def test_the_longest_unused_images_are_removed_first(tmp_path: Path) -> None:
     cache.sweep()
     assert cache.get("1") is not None
     assert sum(cache.get(str(number)) is not None for number in range(4)) == 3
-
-

@@ -75,5 +75,3 @@ def test_a_mask_hides_no_error_of_triton(factor: float, status: Status) -> None:
     call = declaration.call(PROBLEM, described_gpu("triton", "h200"), CONFIGURATION, TENSORS)
     measurement = measured(CalledExecutable(calls, call, TENSORS))
     assert measurement.status is status, measurement.message
-
-

@@ -61,5 +61,3 @@ def test_the_operands_unused_for_longest_are_dropped() -> None:
     kept = [operands.get(array, packed()) for array in arrays]  # 48 bytes each
     assert operands.get(arrays[2], packed()) is kept[2]
     assert operands.get(arrays[0], packed()) is not kept[0]
-
-

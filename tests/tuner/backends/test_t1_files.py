@@ -261,5 +261,3 @@ def test_an_older_form_of_t1_is_named(
     for words in (["kernels", str(path)], ["predict", "a", "--library", str(path)]):
         assert main(words) == 2
         assert f"scale.json: an older form of T1, with {parts}; convert it to" in capsys.readouterr().err
-
-

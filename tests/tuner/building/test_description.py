@@ -61,5 +61,3 @@ def test_a_call_is_described_with_its_arguments_in_order() -> None:
     assert [argument["kind"] for argument in launch["arguments"]] == [
         "buffer", "buffer", "null", "workspace", "scalar", "local", "tensor map"]
     assert launch["arguments"][4]["value"] == 7
-
-

@@ -45,5 +45,3 @@ def test_a_place_that_takes_no_folder_is_named_with_the_reason(place: str, reaso
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 220
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-

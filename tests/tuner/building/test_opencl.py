@@ -278,5 +278,3 @@ assert all((whole[name] == short[name]).all() for name in whole)
     for words in ([str(compiled(tmp_path / "out"))], [sys.executable, "run.py"]):
         done = run(tmp_path / "out", *words)
         assert (done.returncode, done.stdout.count(": right, ")) == (0, 1), done.stdout + done.stderr
-
-

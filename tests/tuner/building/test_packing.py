@@ -127,5 +127,3 @@ def test_packings_that_compute_are_functions_of_their_own(text: str) -> None:
 def test_a_packing_that_computes_is_refused(pack: Pack) -> None:
     with pytest.raises(KernelError, match="the packing of computed is no order of loops"):
         packing_loops("computed", pack, (4, 5), "fp32")
-
-

@@ -138,5 +138,3 @@ def test_every_family_of_a_gpu_has_finite_terms(backend: str, problem: Problem) 
             values = getattr(known, field.name)
             assert (values >= 0).all(), (kernel.name, field.name)
             assert np.isfinite(values).all(), (kernel.name, field.name)
-
-

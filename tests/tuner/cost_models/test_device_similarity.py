@@ -24,5 +24,3 @@ def test_the_more_two_devices_differ_the_less_one_counts_for_the_other() -> None
     assert weights[0] == weights[1] == 1
     assert weights == sorted(weights, reverse=True)
     assert weights[1] > weights[2] > 5 * weights[3] > 5 * weights[4] > 0
-
-

@@ -43,5 +43,3 @@ def test_a_handler_that_raises_nothing_leaves_the_trees_as_they_are(monkeypatch:
     monkeypatch.undo()
     assert set(calls) == {signal.SIGINT}
     assert grown == SETTINGS.grow(ROWS, ROWS[:, 0]).save_raw("json")
-
-

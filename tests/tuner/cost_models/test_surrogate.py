@@ -120,5 +120,3 @@ def test_the_logarithm_of_the_expected_improvement_is_accurate_in_the_tails(z: f
     exact = math.log(0.5 * (density + z * math.erfc(-z / math.sqrt(2)) / 2)) if z > -5 else math.log(
         0.5 * density / (z * z) * (1 - 3 / (z * z) + 15 / z**4))
     assert log_improvement(np.array([-z * 0.5]), np.array([0.5]))[0] == pytest.approx(exact, abs=0.25)
-
-

@@ -165,5 +165,3 @@ def test_what_only_one_configuration_reached_is_trusted_on_the_same_architecture
         first[name] = int(np.argmin(here.prior))
     assert first["A4000"] == lucky
     assert abs(there.columns()["a"][first["A100"]] - 2) <= 1
-
-

@@ -111,5 +111,3 @@ def test_a_host_that_stays_slow_without_a_load_is_not_trusted(tmp_path: Path) ->
         run_on(tmp_path, PAIR, faults)
     with Journal(tmp_path / "journal") as journal:
         assert not untrue(list(journal.records()), [DEVICE])
-
-

@@ -148,5 +148,3 @@ def test_many_faults_lose_and_double_nothing_and_leave_nothing_false(tmp_path: P
     assert set(measured.values()) == {1}
     assert len(measured) == PROBLEMS * 2 * TRIALS
     assert untrue(records, (DEVICE, OTHER)) == []
-
-

@@ -59,5 +59,3 @@ def test_nothing_is_awaited_beyond_the_deadline() -> None:
     recorder = AheadRecorder([Future()])
     compile_all(recorder, planted.PROBLEM, batch_of(2), lambda: 1000.0, 0.01)
     assert recorder.stopped == 1
-
-

@@ -131,5 +131,3 @@ def test_a_verification_ends_within_its_budget_whatever_it_finds(seconds: float,
 def test_short_kernels_are_verified_on_a_host_that_is_slow_in_stretches(scale: float) -> None:
     for seed in range(3):
         assert verified(SimulatedHost(seed), scale, 10.0).winner == BEST
-
-

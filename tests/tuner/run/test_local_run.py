@@ -318,5 +318,3 @@ def test_where_all_fail_the_default_stays_and_the_number_of_tries_is_bounded(jou
     assert len(measurer.compared) <= TRIES + 1
     assert "and so did 7 more" in result.failed_default
     assert len(result.failed) == result.done == 5
-
-

@@ -169,5 +169,3 @@ def test_the_recorded_spaces_have_their_published_optima() -> None:
     assert optima["convolution_milo", "A6000"] == (2442, 0.7747)
     assert optima["dedispersion_milo", "MI250X"][0] == 11130
     assert optima["gemm_rtx", "RTX_3090"][0] == 17956
-
-

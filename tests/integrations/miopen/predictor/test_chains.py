@@ -65,5 +65,3 @@ def test_what_a_perf_db_leaves_open_changes_neither_side_nor_features() -> None:
     columns = tree_columns(pairs)
     assert columns.shape == (3, TREE_FEATURES)
     assert (columns == columns[0]).all()
-
-

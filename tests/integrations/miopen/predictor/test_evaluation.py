@@ -40,5 +40,3 @@ def test_the_choice_of_solvers_learns_which_is_fastest(label_checkpoint: Path, l
     stranger = replace(held_out, names=("miopen.Unheard", *held_out.names), seconds=np.column_stack(
         [np.ones(len(held_out), np.float32), held_out.seconds]))
     assert (choose(loaded.translator, stranger) == choose(loaded.translator, held_out) + 1).all()
-
-

@@ -29,5 +29,3 @@ def test_columns_make_the_sentences_that_the_vocabulary_makes() -> None:
         np.testing.assert_array_equal(getattr(batch, name), getattr(wanted, name), err_msg=name)
     np.testing.assert_allclose(batch.codes, wanted.codes, atol=1e-6)
     assert batch.mask.shape[1] < batch.names.shape[1] / 3  # facts share positions
-
-

@@ -70,5 +70,3 @@ def test_the_same_seed_gives_the_same_weights_and_an_interrupted_training_resume
     assert [progress.epoch for progress in epochs] == [1, 2, 3]
     for resumed_weights, weights in zip(resumed.parameters(), whole.parameters(), strict=True):
         torch.testing.assert_close(resumed_weights, weights)
-
-

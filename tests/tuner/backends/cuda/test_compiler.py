@@ -120,5 +120,3 @@ def test_hostile_images_are_refused_in_one_line(cache: ImageCache) -> None:
             read_resources(damaged, {})
     assert read_spills("ptxas info : Function properties for f\n 8 bytes spill stores, 16 bytes spill loads") == {
         "f": (8, 16)}
-
-

@@ -117,5 +117,3 @@ def test_kernels_are_compiled_for_a_gpu_that_is_not_here(path: Path, capsys: pyt
     failure = json.loads(capsys.readouterr().out)["families"][0]["failures"][0]
     assert "scale.cu" in failure["message"]
     assert "nonsense" in failure["message"]
-
-

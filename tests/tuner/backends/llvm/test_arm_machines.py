@@ -92,5 +92,3 @@ def test_on_macos_the_fast_cores_and_their_caches_count(monkeypatch: pytest.Monk
     monkeypatch.setattr(cores, "mac_number", number)
     assert cores.usable_cpus() == [0, 1, 2, 3]
     assert facts.mac_caches(number) == {1: 128 << 10, 2: 12 << 20, 3: 0}
-
-

@@ -245,5 +245,3 @@ def test_fusions_that_cannot_be_are_refused_in_one_line(binder: KernelBinder) ->
                           (Fusion(RESIDUAL, other_pitch=40), "other_pitch=40 is less than the 41 floats")):
         with pytest.raises(KernelError, match=found):
             binder.bind(problem, configuration, weights, None, fusion)
-
-

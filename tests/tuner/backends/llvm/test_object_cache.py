@@ -85,5 +85,3 @@ def test_a_text_with_addresses_of_this_process_is_not_kept(tmp_path: Path) -> No
         assert built
         assert ctypes.CFUNCTYPE(ctypes.c_int32)(module.address("answer"))() == 5
     assert not list(tmp_path.glob("*/*.object"))
-
-

@@ -24,5 +24,3 @@ def test_equal_rounds_end_soon_and_noise_ends_in_time() -> None:
     fastest, count = rounds_of(*falling)
     assert fastest == pytest.approx(falling[count - 1])
     assert sum(falling[:count - 1]) <= SECONDS + falling[0]
-
-

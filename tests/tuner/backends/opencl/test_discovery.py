@@ -98,5 +98,3 @@ def test_on_a_gpu_of_a_phone_no_kernel_uses_local_memory_that_the_driver_emulate
         assert len(space)
         for configuration in space.sample(np.random.default_rng(0), 50):
             assert not any(value for name, value in configuration.settings if name in ("local_a", "local_b"))
-
-

@@ -117,5 +117,3 @@ def test_proposals_are_right_within_the_limits_of_their_compiled_kernels(
             assert measured.status is Status.CORRECT, f"{words}: {configuration.brief()}: {measured.message}"
             ran.add(configuration.kernel)
     assert ran == set(LIBRARY.table)
-
-

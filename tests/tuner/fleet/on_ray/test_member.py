@@ -129,5 +129,3 @@ def test_a_package_of_another_version_is_found(tmp_path: Path, monkeypatch: pyte
 def test_a_wrong_address_is_one_line(text: object) -> None:
     with pytest.raises(MisuseError, match=r"local:2|1 to 64 members"):
         FleetAddress.parse(text)
-
-

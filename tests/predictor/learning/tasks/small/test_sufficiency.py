@@ -92,5 +92,3 @@ def test_every_problem_is_held_out_once_from_models_that_saw_no_problem_near_it(
     for fold in folds:
         assert not fold.near
         assert not any(near(seen.problem, unseen.problem) for seen in fold.fitting for unseen in fold.held_out)
-
-
