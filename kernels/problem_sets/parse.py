@@ -301,7 +301,10 @@ def numbered_set(name_or_path: str | Path) -> list[ProblemLine]:
 
 
 def weighed_set(name_or_path: str | Path, kind: str) -> Iterable[ProblemLine]:
-    """As `numbered_set`, with every line of a file; `kind` is the operation of tables that name none."""
+    """The problems of a named network, or every line of a file, also those that repeat a problem.
+
+    `kind` is the operation of tables that name none. It raises what `numbered_set` does.
+    """
     return _set_lines(name_or_path, partial(every_line, kind=kind))
 
 

@@ -30,7 +30,7 @@ HALVINGS = 60  # of an interval, until its width is below any rounding of a doub
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the losses of one way of choosing say about fresh shapes."""
+    """A sample of losses of one way of choosing, and what it promises for fresh shapes."""
 
     shapes: int  # in the sample
     within: int  # of these at most `factor` times as slow as their best

@@ -168,7 +168,10 @@ class Dispatcher:
 
 
 def _gap(guards: Sequence[Guard], domain: Domain) -> str:
-    """For which shapes of the domain no member may be valid, as text; empty if all are proved to have one."""
+    """The shapes of the domain for which no member may be valid, as text; empty if all are proved to have one.
+
+    Raises MisuseError if no member is valid for any shape.
+    """
     within = [guard.within(domain) for guard in guards]
     served = [" and ".join(f"({condition.text})" for condition in guard.conditions) for guard in within
               if guard.conditions != (NEVER,)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from seqtune.kernels.task import Floats, MeasuredTask, Task
 
 MISSING = 20.0  # a candidate that is not valid or fails counts as 20 times slower than the best
 WORST = math.log(MISSING)  # the largest slowness
+SHRINK = 1.0  # number of measured cells that count as much as what was expected of a candidate before
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,27 +49,44 @@ class Matrix:
         is known of it.
         """
         logs = np.log(self.seconds)
-        measured = np.isfinite(logs)
-        both = measured & ~np.isnan(self.expected)
-        # fast cells count most: trees are most exact there
-        importance = np.where(both, np.exp(-2 * np.minimum(np.nan_to_num(self.expected), WORST)), 0.0)
+        differences, importance = self._differences(logs)
         total = importance.sum(axis=1)
-        differences = np.subtract(logs, self.expected, out=np.zeros(logs.shape), where=both)
         levels = (importance * differences).sum(axis=1) / np.where(total > 0, total, 1.0)
         # a measured row without an expectation has no level on which others could be expected
-        levels = np.where((total > 0) | ~measured.any(axis=1), levels, np.nan)
+        levels = np.where((total > 0) | ~np.isfinite(logs).any(axis=1), levels, np.nan)
         return np.where(np.isnan(self.seconds), self.expected + levels[:, None], logs)
 
-    def slowness(self) -> Floats:
+    def corrected(self) -> Matrix:
+        """The matrix whose expectations have the mean error that the measured cells of each candidate show."""
+        differences, importance = self._differences(np.log(self.seconds))
+        rows = np.maximum(importance.sum(axis=1), 1e-9)
+        offsets = np.zeros(self.seconds.shape[1])
+        for _ in range(3):  # levels of the rows and offsets of the candidates in turn
+            levels = (importance * (differences - offsets)).sum(axis=1) / rows
+            offsets = (importance * (differences - levels[:, None])).sum(axis=0) / (importance.sum(axis=0) + SHRINK)
+        return replace(self, expected=self.expected + offsets)
+
+    def _differences(self, logs: Floats) -> tuple[Floats, Floats]:
+        """The logarithm of each time minus what was expected, and how much it counts: (shape, candidate).
+
+        Both are 0 where one of the two is unknown.
+        """
+        both = np.isfinite(logs) & ~np.isnan(self.expected)
+        # fast cells count most: trees are most exact there
+        importance = np.where(both, np.exp(-2 * np.minimum(np.nan_to_num(self.expected), WORST)), 0.0)
+        return np.subtract(logs, self.expected, out=np.zeros(logs.shape), where=both), importance
+
+    def slowness(self, optimistic: bool = False) -> Floats:
         """log(time / best time of the shape) of each cell, from 0 to log(MISSING): (shape, candidate).
 
-        Cells of which nothing is known count as missing.
+        Cells of which nothing is known count as missing. If `optimistic`, a cell that is only expected may be faster
+        than all measured ones.
         """
         logs = self.log_times()
-        measured = np.isfinite(np.log(self.seconds))
-        measured_best = np.where(measured, logs, np.inf).min(axis=1, initial=np.inf)
-        expected_best = np.where(np.isnan(logs), np.inf, logs).min(axis=1, initial=np.inf)
-        best = np.where(np.isfinite(measured_best), measured_best, expected_best)
+        best = np.where(np.isnan(logs), np.inf, logs).min(axis=1, initial=np.inf)
+        if not optimistic:
+            measured_best = np.where(np.isfinite(np.log(self.seconds)), logs, np.inf).min(axis=1, initial=np.inf)
+            best = np.where(np.isfinite(measured_best), measured_best, best)
         best = np.where(np.isfinite(best), best, 0.0)  # nothing runs: every cell is infinite
         slowness = logs - best[:, None]
         return np.clip(np.where(np.isnan(slowness), WORST, slowness), 0.0, WORST)

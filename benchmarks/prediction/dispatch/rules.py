@@ -39,7 +39,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """What a method reaches on problems that it did not see."""
+    """A method, and the shares of the best speed that it reaches on problems that it did not see."""
 
     method: str
     oracle: float  # if the best member were known

@@ -45,7 +45,7 @@ TARGETS: dict[str, tuple[str, Device, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ValidityRow:
-    """What was counted on one target."""
+    """A target, and the counts of its shapes and of faults among its answers."""
 
     target: str
     shapes: int

@@ -11,13 +11,12 @@ they lose 0.002, without further challengers 0.003, and without the correction 0
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from seqtune.kernels.say import Say
-from seqtune.kernels.task import Floats, MeasuredTask
-from seqtune.predictor.dispatch.matrix import WORST, Matrix, most_helpful
+from seqtune.kernels.task import MeasuredTask
+from seqtune.predictor.dispatch.matrix import Matrix, most_helpful
 from seqtune.tuner.measuring.deadline import OutOfTime
 
 from .known import Known
@@ -26,7 +25,6 @@ from .measuring import Measuring
 SHARE = 0.2  # of the valid cells that are measured at most
 LEAST, MOST = 3, 16  # cells of each shape, on average, that may be measured in any case, and at most
 ROUNDS = 8
-SHRINK = 1.0  # number of measured cells that count as much as what was expected of a candidate before
 
 
 def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress: Say,
@@ -39,7 +37,7 @@ def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress
     for done in range(ROUNDS):
         count = room(known, matrix) // (ROUNDS - done)
         wanted = dict.fromkeys([] if done else [cell for cell in first if np.isnan(matrix.seconds[cell])])
-        wanted |= dict.fromkeys(decisive(corrected(matrix), most, count))
+        wanted |= dict.fromkeys(decisive(matrix.corrected(), most, count))
         if not wanted:
             continue
         matrix, complete = measure_cells(known, matrix, measuring, [*wanted])
@@ -47,18 +45,18 @@ def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress
                  f"candidate are known, round {done + 1} of {ROUNDS}")
         if not complete:
             break
-    return corrected(matrix), complete
+    return matrix.corrected(), complete
 
 
 def complete_members(known: Known, matrix: Matrix, measuring: Measuring,
                      members: Sequence[int]) -> tuple[Matrix, bool]:
     """Measure members on all shapes, those that are expected to be fast first, as far as the limit allows."""
-    gaps = optimistic(matrix)[:, members]
+    gaps = matrix.slowness(optimistic=True)[:, members]
     order = np.argsort(gaps - gaps.min(axis=1, keepdims=True), axis=None, kind="stable").tolist()
     missing = [(shape, members[member]) for shape, member in (divmod(index, len(members)) for index in order)
                if np.isnan(matrix.seconds[shape, members[member]])]
     matrix, complete = measure_cells(known, matrix, measuring, missing[:room(known, matrix)])
-    return corrected(matrix), complete
+    return matrix.corrected(), complete
 
 
 def room(known: Known, matrix: Matrix) -> int:
@@ -98,7 +96,7 @@ def decisive(matrix: Matrix, most: int, count: int) -> list[tuple[int, int]]:
     First come the cells of the `most` members and half as many challengers, those first that are nearest to the fastest
     member of their shape; then those of further challengers.
     """
-    slowness = optimistic(matrix)
+    slowness = matrix.slowness(optimistic=True)
     order = most_helpful(slowness, matrix.weights, slowness.shape[1])
     gaps = np.abs(slowness - slowness[:, order[:most]].min(axis=1, keepdims=True))
     chosen: list[tuple[int, int]] = []
@@ -109,25 +107,3 @@ def decisive(matrix: Matrix, most: int, count: int) -> list[tuple[int, int]]:
         chosen += [(shape, candidate) for _, shape, candidate in sorted(part)]
         begin, end = end, end + most
     return chosen[:max(0, count)]
-
-
-def optimistic(matrix: Matrix) -> Floats:
-    """The slowness of each cell, in which a cell that is only expected may be faster than all measured ones."""
-    logs = matrix.log_times()
-    best = np.where(np.isnan(logs), np.inf, logs).min(axis=1, keepdims=True)
-    slowness = logs - np.where(np.isfinite(best), best, 0.0)
-    return np.clip(np.where(np.isnan(slowness), WORST, slowness), 0.0, WORST)
-
-
-def corrected(matrix: Matrix) -> Matrix:
-    """The matrix whose expectations have the mean error that the measured cells of each candidate show."""
-    logs = np.log(matrix.seconds)
-    measured = np.isfinite(logs) & ~np.isnan(matrix.expected)
-    errors = np.subtract(logs, matrix.expected, out=np.zeros(logs.shape), where=measured)
-    importance = np.where(measured, np.exp(-2 * np.minimum(np.nan_to_num(matrix.expected), WORST)), 0.0)
-    rows = np.maximum(importance.sum(axis=1), 1e-9)
-    offsets = np.zeros(matrix.seconds.shape[1])
-    for _ in range(3):  # levels of the rows and offsets of the candidates in turn
-        levels = (importance * (errors - offsets)).sum(axis=1) / rows
-        offsets = (importance * (errors - levels[:, None])).sum(axis=0) / (importance.sum(axis=0) + SHRINK)
-    return replace(matrix, expected=matrix.expected + offsets)

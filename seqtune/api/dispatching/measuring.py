@@ -27,9 +27,12 @@ from seqtune.tuner.measuring.comparison import typical
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
+from seqtune.tuner.run.local_run import tune
+from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
 LOOK, CONTEST, AGAIN = "dispatch", "contest", "again"  # Record.run of a look, of rounds, and of a second look
 OWN = (LOOK, CONTEST, AGAIN)
+TRIALS = 40  # of the search of a shape
 ROUNDS = CompareOptions(builds=2, rounds=9, seconds=4.0)  # as in the contests of collected data
 
 
@@ -47,6 +50,16 @@ class Measuring:
     def compare(self, task: Task, configurations: Sequence[Configuration]) -> None:
         """Compare configurations of a task in rounds. Raises OutOfTime at the deadline."""
         compare_all(_Recording(self, task), task.problem, configurations, ROUNDS, self.renew)
+
+    def search(self, task: Task, left: float, options: TuningOptions) -> int:
+        """Search a task for up to TRIALS trials and `left` seconds, without finals; return the number of its trials.
+
+        Those of the journal are among them. Raises OutOfTime.
+        """
+        result = tune(task, self.journal, self.measurer, Budget(TRIALS, None if math.isinf(left) else left),
+                      replace(options, finals=Finals(count=0)))
+        self.measured += result.done - result.resumed
+        return result.done
 
     def are_compared(self, task: Task, configurations: Sequence[Configuration]) -> bool:
         """Whether a session in the journal compared these configurations with each other, or they fail."""

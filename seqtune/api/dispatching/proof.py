@@ -23,13 +23,12 @@ from seqtune.predictor.dispatch.bound import FEWEST, Bounds
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.matrix import WORST
 from seqtune.tuner.measuring.deadline import OutOfTime
-from seqtune.tuner.run.local_run import tune
-from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
+from seqtune.tuner.run.plan import TuningOptions
 
 from ...errors import KernelError, UnpreparedError
-from .measuring import CONTEST, Measuring
+from .measuring import CONTEST, TRIALS, Measuring
 
-TRIALS, FINALISTS = 40, 3  # of the search of a fresh shape
+FINALISTS = 3  # fastest trials of a fresh shape that are compared with the members
 
 
 @dataclass
@@ -68,12 +67,9 @@ def measure_fresh(measuring: Measuring, problems: Sequence[Problem], dispatcher:
 def _add(losses: Losses, measuring: Measuring, task: Task, dispatcher: Dispatcher, checkpoint: str | Path | None,
          seed: int) -> None:
     """Search a fresh shape and compare its fastest trials with the members. Raises OutOfTime."""
-    left = measuring.deadline.left
-    result = tune(task, measuring.journal, measuring.measurer, Budget(TRIALS, None if math.isinf(left) else left),
-                  TuningOptions(seed=seed, finals=Finals(count=0), seeds=partial(seeds_for, name=checkpoint),
-                                slowness=partial(slowness_for, name=checkpoint)))
-    measuring.measured += result.done - result.resumed
-    if result.done < min(TRIALS, len(task)) and measuring.deadline.is_over:
+    done = measuring.search(task, measuring.deadline.left, TuningOptions(
+        seed=seed, seeds=partial(seeds_for, name=checkpoint), slowness=partial(slowness_for, name=checkpoint)))
+    if done < min(TRIALS, len(task)) and measuring.deadline.is_over:
         raise OutOfTime("the time of the dispatch is over")
     trials = measuring.journal.trials(task.problem, task.device, task.kernels)
     fastest = sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]

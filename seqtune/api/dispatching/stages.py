@@ -32,17 +32,16 @@ from seqtune.predictor.dispatch.members import MemberSet, choose_members, genera
 from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import learn_rule
 from seqtune.tuner.measuring.deadline import OutOfTime
-from seqtune.tuner.run.local_run import tune
-from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
+from seqtune.tuner.run.plan import TuningOptions
 
 from ...errors import MisuseError
 from ..collecting.collection import SECONDS, SECONDS_ELSEWHERE
 from .filling import complete_members, fill, room
 from .known import Known, known_here, shares, solver_matrix, tasks_in_data
-from .measuring import Measuring
+from .measuring import TRIALS, Measuring
 from .outputs import NAME, output_paths
 from .page import page
-from .proof import FINALISTS, TRIALS, Losses, loss, measure_fresh
+from .proof import FINALISTS, Losses, loss, measure_fresh
 from .results import CurvePoint, Dispatched, Measured, OwnKernel, Served
 
 MOST_KERNELS = 10  # that the curve shows: with 8, sets lose under 1 % in all public data
@@ -169,14 +168,20 @@ class Chooser:
         slowness, weights, goal = chosen.matrix.slowness(), chosen.matrix.weights, self.question.goal
         losses = {"rule": goal.loss(chosen.slowness, weights),
                   "single": goal.loss(slowness[:, self.best_single(chosen.matrix)], weights)}
-        if self.defaults.min() >= 0:
-            losses["default"] = goal.loss(slowness[np.arange(len(slowness)), self.defaults], weights)
-        return losses
+        default = self._default_loss(chosen.matrix)
+        return losses if default is None else {**losses, "default": default}
+
+    def _default_loss(self, matrix: Matrix) -> float | None:
+        """The goal's loss of the library's defaults; None if one of them is not known."""
+        if self.defaults.min() < 0:
+            return None
+        return self.question.goal.loss(matrix.slowness()[np.arange(len(self.defaults)), self.defaults], matrix.weights)
 
     def is_below_default(self, chosen: Chosen) -> bool:
         """Whether the library's default is better than the choice."""
-        losses = self.losses(chosen)
-        return losses["rule"] > losses.get("default", math.inf) + 1e-9
+        default = self._default_loss(chosen.matrix)
+        rule = self.question.goal.loss(chosen.slowness, chosen.matrix.weights)
+        return default is not None and rule > default + 1e-9
 
     def best_single(self, matrix: Matrix) -> int:
         """The candidate that loses least where it alone serves all shapes; if any is valid everywhere, one of these."""
@@ -391,17 +396,14 @@ def _search_some(question: Question, known: Known, measuring: Measuring) -> None
     rows = np.random.default_rng(question.seed).choice(len(known.tasks), count, replace=False, p=known.weights)
     deadline = measuring.deadline.part(LEARNING_TIME)
     for number, row in enumerate(rows.tolist()):
-        task, left = known.tasks[row].task, deadline.left / (count - number)
+        task = known.tasks[row].task
         try:
-            result = tune(task, measuring.journal, measuring.measurer,
-                          Budget(TRIALS, None if math.isinf(left) else left),
-                          TuningOptions(seed=question.seed, finals=Finals(count=0)))
+            done = measuring.search(task, deadline.left / (count - number), TuningOptions(seed=question.seed))
         except OutOfTime:  # the next one has what this one did not use
             continue
-        measuring.measured += result.done - result.resumed
-        known.searched += result.done
+        known.searched += done
         known.tasks[row] = replace(known.tasks[row], seconds=measuring.seconds(task, own=False))
-        question.progress(f"learning: {result.done} trials of {task.problem.brief()}, {number + 1} of {count}")
+        question.progress(f"learning: {done} trials of {task.problem.brief()}, {number + 1} of {count}")
     if not known.searched:
         question.note("the time did not reach for a search from which trees learn, so there are few candidates; give "
                       "more time (--minutes), or a checkpoint")

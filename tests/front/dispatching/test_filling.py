@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from seqtune.api.dispatching.filling import corrected, decisive, optimistic
+from seqtune.api.dispatching.filling import decisive
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.dispatch.matrix import Matrix, most_helpful
@@ -34,7 +34,7 @@ def test_near_ties_of_members_come_first_and_what_is_known_is_not_wanted() -> No
 
 
 def test_an_expected_cell_may_be_hoped_to_be_faster_than_what_is_measured() -> None:
-    slowness = optimistic(matrix(np.array([[1.0, UNKNOWN]]), np.array([[0.3, 0.0]])))
+    slowness = matrix(np.array([[1.0, UNKNOWN]]), np.array([[0.3, 0.0]])).slowness(optimistic=True)
     assert slowness[0] == pytest.approx([0.3, 0.0])
 
 
@@ -42,7 +42,7 @@ def test_a_candidate_whose_measured_cells_are_slower_than_expected_is_expected_t
     expected = np.zeros((6, 2))
     seconds = np.full(expected.shape, UNKNOWN)
     seconds[:5, 0], seconds[:5, 1] = 1.0, math.exp(0.3)
-    after = corrected(matrix(seconds, expected)).expected
+    after = matrix(seconds, expected).corrected().expected
     assert 0.2 < after[5, 1] - after[5, 0] < 0.3
 
 
@@ -58,12 +58,12 @@ def test_sets_from_a_fifth_of_planted_cells_lose_little_to_those_of_the_whole_ma
         seconds = np.full(truth.shape, UNKNOWN)
         for turn in range(8):
             known = matrix(seconds, expected)
-            for cell in decisive(corrected(known), 8, (480 - int(np.isfinite(seconds).sum())) // (8 - turn)):
+            for cell in decisive(known.corrected(), 8, (480 - int(np.isfinite(seconds).sum())) // (8 - turn)):
                 seconds[cell] = math.exp(truth[cell])
         assert np.isfinite(seconds).sum() <= 480
         weights = np.full(40, 1 / 40)
         best = truth[:, most_helpful(truth, weights, 8)].min(axis=1).mean()
-        chosen = most_helpful(corrected(matrix(seconds, expected)).slowness(), weights, 8)
+        chosen = most_helpful(matrix(seconds, expected).corrected().slowness(), weights, 8)
         losses.append(truth[:, chosen].min(axis=1).mean() - best)
     assert np.mean(losses) < 0.005
     assert max(losses) < 0.02
