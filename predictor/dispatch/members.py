@@ -8,7 +8,7 @@ see.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -44,8 +44,8 @@ class MemberSet:
 
 
 def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
-                   valid_everywhere: NDArray[np.bool_] | None = None, seed: int = 0) -> tuple[MemberSet, ...]:
-    """The best sets of 1 to `most` members.
+                   valid_everywhere: NDArray[np.bool_] | None = None, seed: int = 0) -> Iterator[MemberSet]:
+    """Yield the best sets of 1 to `most` members. Each takes some seconds, so a caller may stop at any of them.
 
     `facts_for` returns the facts over which a rule decides among these candidates, and their values at the matrix's
     shapes. The first member is one of those in `valid_everywhere`, (candidate,), if that is given.
@@ -53,9 +53,8 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
     slowness, weights = matrix.slowness(), matrix.weights
     part = np.sort(np.random.default_rng(seed).permutation(len(slowness))[:MOST_SHAPES])
     allowed = np.ones(slowness.shape[1], bool) if valid_everywhere is None else valid_everywhere
-    steps: list[MemberSet] = []
+    before: tuple[int, ...] = ()
     for _ in range(min(most, slowness.shape[1])):
-        before = steps[-1].members if steps else ()
         free = [number for number in range(slowness.shape[1]) if number not in before and (before or allowed[number])]
         if not free:
             break
@@ -69,8 +68,8 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
             if chosen is None or step.rule < chosen.rule - NOISE:
                 chosen = step
         assert chosen is not None
-        steps.append(chosen)
-    return tuple(steps)
+        before = chosen.members
+        yield chosen
 
 
 def _loss(slowness: Floats, weights: Floats, goal: Goal, members: Sequence[int]) -> float:

@@ -49,7 +49,7 @@ def set_rows(times: SolverTimes) -> list[SetRow]:
     facts = tuple(Fact(name, Expression(name)) for name in FEATURES)
     values = fact_columns(facts, times.columns)
     slowness = times.matrix.slowness()
-    steps = choose_members(times.matrix, MOST, Goal(), lambda members: (facts, values))
+    steps = tuple(choose_members(times.matrix, MOST, Goal(), lambda members: (facts, values)))
     return [SetRow(len(step.members), _share(slowness, step.members),
                    _share(slowness, swapped(slowness, greedy_set(slowness, len(step.members)))),
                    _share(slowness, best_set(slowness, len(step.members)))) for step in steps]

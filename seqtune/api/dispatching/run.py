@@ -14,6 +14,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import can_run
 from seqtune.kernels.say import Say, silent
 from seqtune.tuner.backends import discovery
+from seqtune.tuner.measuring.deadline import Deadline
 
 from ...errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError, shown, warned
 from ..checking import check_allowed
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .stages import Question
 
 DEFAULT_DEVICE = "llvm:0"
+LEAST_MINUTES = 0.5  # loading, the candidates and the choice take 10 to 25 seconds, and measuring the rest
 FRESH = 100  # shapes of the bound: 97 of 100 within the factor promise 93 % with 90 % confidence
 
 
@@ -51,6 +53,7 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     bound. The files are written into the folder `out`. `progress` receives a line after each stage, `note` what the
     user should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
     """
+    deadline = _deadline(minutes)
     from seqtune.predictor.dispatch.goal import Goal
     from seqtune.predictor.dispatch.rule import MOST_MEMBERS
 
@@ -67,8 +70,6 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     for name, number in (("fresh", fresh), ("seed", seed)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
             raise MisuseError(f"{name}={shown(number)}; it must be a whole number from 0 on")
-    if minutes is not None:
-        check_positive("minutes", minutes)
     if slowdown is not None and goal != "within":
         raise MisuseError(f"a slowdown is for the goal within, not for {goal!r:.40}")
     question = Question(
@@ -83,7 +84,18 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
         content = _dataset(Path(data))
         return dispatch_data(question, content, _device_of(content, device), wanted)
     assert wanted is not None
-    return _measured(question, wanted, as_device(DEFAULT_DEVICE if device is None else device), minutes, journal)
+    return _measured(question, wanted, as_device(DEFAULT_DEVICE if device is None else device), deadline, journal)
+
+
+def _deadline(minutes: float | None) -> Deadline:
+    """The end of the call. Raises MisuseError."""
+    if minutes is None:
+        return Deadline()
+    check_positive("minutes", minutes)
+    if minutes < LEAST_MINUTES:
+        raise MisuseError(f"minutes={shown(minutes)}; candidates and a choice alone take a part of a minute: give at "
+                          f"least {LEAST_MINUTES}")
+    return Deadline(60 * minutes)
 
 
 def _shapes(operation: str, shapes: object) -> Mapping[Problem, float]:
@@ -123,11 +135,10 @@ def _device_of(data: Dataset, device: Device | str | None) -> Device:
     return data.device(as_device(device).name)
 
 
-def _measured(question: Question, shapes: Mapping[Problem, float], device: Device, minutes: float | None,
+def _measured(question: Question, shapes: Mapping[Problem, float], device: Device, deadline: Deadline,
               journal: str | Path | None) -> Dispatched:
     """Dispatch by measuring on a device of this machine."""
     from seqtune.data.journal.journal import Journal
-    from seqtune.tuner.measuring.deadline import Deadline
     from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.measuring.tensor_limit import check_measurable
     from seqtune.tuner.stop_request import interrupted_by_sigterm
@@ -143,7 +154,6 @@ def _measured(question: Question, shapes: Mapping[Problem, float], device: Devic
     check_allowed(device.backend, {question.operation.name})
     for problem in shapes:
         check_measurable(problem)
-    deadline = Deadline(math.inf if minutes is None else 60 * minutes)
     with interrupted_by_sigterm(), Journal(journal) as records, Runner(device) as runner:
         records.add_device(device)
         runner.start()

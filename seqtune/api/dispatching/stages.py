@@ -31,12 +31,12 @@ from seqtune.predictor.dispatch.matrix import WORST, Matrix
 from seqtune.predictor.dispatch.members import MemberSet, choose_members, generalises, knee
 from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import learn_rule
-from seqtune.tuner.measuring.deadline import OutOfTime
+from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.run.plan import TuningOptions
 
 from ...errors import MisuseError
 from ..collecting.collection import SECONDS, SECONDS_ELSEWHERE
-from .filling import complete_members, fill, room
+from .filling import complete_members, fill
 from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import TRIALS, Measuring
 from .outputs import NAME, output_paths
@@ -109,40 +109,39 @@ class Chooser:
         return cls(question, device, kernels, domain, np.array([guard.is_proved(domain) for guard in guards], bool),
                    np.array([numbers.get(each, -1) for each in defaults] or [-1] * len(matrix.problems)))
 
-    def choose(self, matrix: Matrix) -> Chosen:
-        """Choose as many members as the question asks for, and learn their rule.
+    def choose(self, matrix: Matrix, deadline: Deadline) -> Chosen:
+        """Choose as many members as the question asks for, and learn their rule; fewer where the time ends before.
 
-        For "auto" these are the fewest whose next one gains little, or more, if the library's default is better.
+        For "auto" these are the fewest whose next one gains little, or more, where none of them is valid for a shape,
+        or the library's default is better.
         """
         question = self.question
         columns = ProblemColumns.of(matrix.problems)
-        steps = choose_members(matrix, question.kernels or MOST_KERNELS, question.goal,
-                               lambda members: self._facts(matrix, columns, members), seed=question.seed,
-                               valid_everywhere=self.everywhere if self.everywhere.any() else None)
-        first = chosen = self.ruled(matrix, steps, steps[min(question.kernels or knee(steps), len(steps)) - 1].members)
+        steps: tuple[MemberSet, ...] = ()
+        for step in choose_members(matrix, question.kernels or MOST_KERNELS, question.goal,
+                                   lambda members: self._facts(matrix, columns, members), seed=question.seed,
+                                   valid_everywhere=self.everywhere if self.everywhere.any() else None):
+            steps = (*steps, step)
+            if deadline.is_over:
+                break
         if question.kernels is None:
-            first = chosen = self._without_idle(first)
+            first = chosen = self._without_idle(self.ruled(matrix, steps, _serving(matrix, steps)))
+        else:
+            first = chosen = self.ruled(matrix, steps, steps[-1].members)
         for step in steps[len(first.members):]:
-            if not self.is_below_default(chosen):
-                return chosen
+            if deadline.is_over or not self.is_below_default(chosen):
+                break
             chosen = self.ruled(matrix, steps, step.members)
         return first if self.is_below_default(chosen) else chosen
 
     def _without_idle(self, chosen: Chosen) -> Chosen:
-        """The choice of fewer members while one serves none of the shapes and nothing is lost without it.
-
-        A fallback stays: it serves other shapes of the domain.
-        """
-        goal, weights = self.question.goal, chosen.matrix.weights
-        while idle := {*range(len(chosen.members))} - {*chosen.answers.members.tolist(), chosen.dispatcher.fallback}:
-            if len(idle) == len(chosen.members):
-                break
-            fewer = self.ruled(chosen.matrix, chosen.steps, chosen.steps[len(chosen.members) - 2].members)
-            worse = goal.loss(fewer.slowness, weights) > goal.loss(chosen.slowness, weights) + 1e-9
-            if worse or (fewer.dispatcher.gap and not chosen.dispatcher.gap):
-                break
-            chosen = fewer
-        return chosen
+        """The choice without members that serve none of the shapes, unless they serve others of the domain alone."""
+        used = {*chosen.answers.members.tolist(), chosen.dispatcher.fallback}
+        members = tuple(member for number, member in enumerate(chosen.members) if number in used)
+        if members in ((), chosen.members):
+            return chosen
+        fewer = self.ruled(chosen.matrix, chosen.steps, members)
+        return chosen if fewer.dispatcher.gap and not chosen.dispatcher.gap else fewer
 
     def ruled(self, matrix: Matrix, steps: tuple[MemberSet, ...], members: tuple[int, ...]) -> Chosen:
         """The choice of these members, with the rule that the shapes teach."""
@@ -194,13 +193,27 @@ class Chooser:
         if losses["rule"] > losses["single"] + 1e-9:
             chosen = self.ruled(chosen.matrix, chosen.steps, (self.best_single(chosen.matrix),))
             notes.append("no rule is better than the best single kernel on the given shapes, so that one ships alone")
-        elif not generalises(chosen.steps[len(chosen.members) - 1], self.question.goal):
+        elif not generalises(chosen.steps[min(len(chosen.members), len(chosen.steps)) - 1], self.question.goal):
             notes.append("no few kernels with a rule serve shapes that the rule did not learn from: tune what matters, "
                          "and give each its own kernel")
         if self.is_below_default(chosen):
             notes.append("the library's default is better on the given shapes than what ships here; keep the default, "
                          "or ask for more kernels")
         return chosen, notes
+
+
+def _serving(matrix: Matrix, steps: tuple[MemberSet, ...]) -> tuple[int, ...]:
+    """The members at the knee, or more, so that one is valid for each shape for which any candidate is."""
+    valid = matrix.valid
+
+    def unserved(members: Sequence[int]) -> NDArray[np.int64]:
+        return np.flatnonzero(valid.any(axis=1) & ~valid[:, members].any(axis=1))
+
+    rest = steps[knee(steps) - 1:]
+    members = next((step.members for step in rest if not len(unserved(step.members))), rest[0].members)
+    while len(rows := unserved(members)):
+        members = (*members, int(np.argmin(matrix.weights[rows] @ matrix.slowness()[rows])))
+    return members
 
 
 def _is_valid(guards: Sequence[Guard], columns: ProblemColumns) -> bool:
@@ -245,14 +258,13 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
         raise OutOfTime(f"{measured} of {matrix.seconds.size} pairs of shape and candidate have a time, too few to "
                         "choose; they are in the journal: give more time (--minutes) and the same call goes on, or see "
                         "what fails (seqtune tune)")
-    chosen = chooser.choose(matrix)
-    while complete:  # choosing again may bring members that are not measured on all shapes
-        before = {*chosen.members, chooser.best_single(matrix)}
-        matrix, complete = complete_members(known, matrix, measuring, sorted(before))
-        chosen = chooser.choose(matrix)
-        question.progress(f"members: {_curve_text(chosen)}")
-        if before.issuperset(chosen.members) or not room(known, matrix):
-            break
+    chosen = chooser.choose(matrix, whole)
+    if complete:  # what is measured of the members on all shapes may change the choice
+        matrix, complete = complete_members(known, matrix, measuring, sorted(
+            {*chosen.members, chooser.best_single(matrix)}))
+        chosen = chooser.choose(matrix, whole)
+    question.progress(f"members: {_curve_text(chosen)}")
+    complete &= len(chosen.steps) == min(question.kernels or MOST_KERNELS, len(matrix.candidates))
     measuring.deadline = whole
     chosen, notes = chooser.compared_with_single(chosen)
     if fresh:
@@ -293,7 +305,7 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
     question.progress(f"shapes: {len(problems)} of {name} on {device.name} with {len(matrix.candidates)} candidates, "
                       f"from existing times; {len(held)} of them are held out for the bound")
     chooser = Chooser.of(question, matrix, kernels, device, domain, defaults)
-    chosen = chooser.choose(matrix)
+    chosen = chooser.choose(matrix, Deadline())
     question.progress(f"members: {_curve_text(chosen)}")
     chosen, notes = chooser.compared_with_single(chosen)
     losses, lacking = Losses(), 0

@@ -272,6 +272,7 @@ def test_more_kernels_than_candidates_are_refused(tmp_path: Path) -> None:
     ({"slowdown": 1.2}, "is for the goal within"),
     ({"goal": "within", "slowdown": 0.9}, "impossible"),
     ({"minutes": 0}, "positive"),
+    ({"minutes": 0.2}, "give at least 0.5"),
     ({"fresh": -1}, "from 0 on"),
     ({"seed": -1}, "from 0 on"),
     ({"device": "llvm:none"}, "no device"),
@@ -362,7 +363,7 @@ def test_the_single_kernel_that_replaces_a_rule_is_one_that_is_valid_everywhere(
     chooser = Chooser(asked, DEVICE, {KERNEL.name: KERNEL}, domain_of(asked, problems), np.array([True, False, True]),
                       np.array([1, 1]))
     assert chooser.best_single(matrix) == 2
-    chosen = chooser.choose(matrix)
+    chosen = chooser.choose(matrix, Deadline())
     assert len(chosen.members) == 2, "with one kernel, the library's default would be better"
     assert not chooser.is_below_default(chosen)
 
@@ -431,12 +432,25 @@ def test_a_shape_without_a_valid_kernel_is_named_and_deserves_no_race(tmp_path: 
     asked = replace(question(tmp_path, kernels=1), operation=operation("gemm"))
     chooser = Chooser(asked, DEVICES["llvm"], {kernel.name: kernel}, domain_of(asked, problems), np.zeros(2, bool),
                       np.full(3, -1))
-    chosen = chooser.ruled(matrix, chooser.choose(matrix).steps, (1,))
+    chosen = chooser.ruled(matrix, chooser.choose(matrix, Deadline()).steps, (1,))
     result = finish(chooser, chosen, Losses(), Measured(3, 2, 5, 5, True), [])
     assert "no kernel that ships is valid for gemm m=4 n=4 k=5; ask for more kernels" in result.notes
     assert any(note.startswith("no kernel is promised for shapes for which none of these holds:")
                for note in result.notes)
     assert problems[0] not in {*result.unsure, *(own.problem for own in result.deserving)}
+
+
+def test_auto_ships_a_kernel_for_each_shape_that_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "knee", lambda steps: 1)
+    monkeypatch.setattr(stages, "MOST_KERNELS", 1)
+    candidates = tuple(Configuration.of(KERNEL.name, {"x": x, "y": 0}) for x in range(3))
+    problems = tuple(Problem.make("gemm", m=m, n=4, k=5) for m in (3, 6))
+    expected = np.array([[np.inf, 0.0, 0.0], [0.0, np.inf, np.inf]])
+    matrix = Matrix(problems, candidates, np.array([[np.inf, 2.0, 3.0], [1.0, np.inf, np.inf]]), expected,
+                    np.array([0.01, 0.99]))
+    asked = replace(question(tmp_path, kernels=None), operation=operation("gemm"))
+    chooser = Chooser(asked, DEVICE, {}, domain_of(asked, problems), np.zeros(3, bool), np.full(2, -1))
+    assert chooser.choose(matrix, Deadline()).members == (0, 1)
 
 
 def test_auto_ships_no_kernel_that_serves_no_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,4 +462,5 @@ def test_auto_ships_no_kernel_that_serves_no_shape(tmp_path: Path, monkeypatch: 
         asked = replace(question(tmp_path, kernels=kernels), operation=operation("gemm"))
         chooser = Chooser(asked, DEVICE, {KERNEL.name: KERNEL}, domain_of(asked, problems), np.ones(3, bool),
                           np.full(2, -1))
-        assert len(chooser.choose(matrix).members) == shipped
+        assert len(chooser.choose(matrix, Deadline()).members) == shipped
+        assert len(chooser.choose(matrix, Deadline(0.0)).steps) == 1, "the time is over"
