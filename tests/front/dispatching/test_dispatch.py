@@ -366,6 +366,7 @@ def test_the_single_kernel_that_replaces_a_rule_is_one_that_is_valid_everywhere(
     chosen = chooser.choose(matrix, Deadline())
     assert len(chosen.members) == 2, "with one kernel, the library's default would be better"
     assert not chooser.is_below_default(chosen)
+    assert len(chooser.choose(matrix, Deadline(0.0)).steps) == 1, "the time is over"
 
 
 def test_nothing_learns_from_held_out_shapes_and_they_are_drawn_evenly(tmp_path: Path) -> None:
@@ -441,16 +442,18 @@ def test_a_shape_without_a_valid_kernel_is_named_and_deserves_no_race(tmp_path: 
 
 
 def test_auto_ships_a_kernel_for_each_shape_that_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "knee", lambda steps: 1)
     monkeypatch.setattr(stages, "MOST_KERNELS", 1)
-    candidates = tuple(Configuration.of(KERNEL.name, {"x": x, "y": 0}) for x in range(3))
-    problems = tuple(Problem.make("gemm", m=m, n=4, k=5) for m in (3, 6))
-    expected = np.array([[np.inf, 0.0, 0.0], [0.0, np.inf, np.inf]])
-    matrix = Matrix(problems, candidates, np.array([[np.inf, 2.0, 3.0], [1.0, np.inf, np.inf]]), expected,
-                    np.array([0.01, 0.99]))
+    kernel = Kernel.of(name="toy.tiles", operation="gemm", meaning="", parameters=(Parameter("tile", (1, 8)),),
+                       constraints=(("tile <= m and m <= 8 * tile", "a tile has an eighth of the rows"),),
+                       default={"tile": 1}, backends=("llvm",))
+    problems = tuple(Problem.make("gemm", m=m, n=4, k=5) for m in (4, 64))
+    tasks = [MeasuredTask.of_times(Task.of(problem, DEVICES["llvm"], [kernel]), {}) for problem in problems]
+    candidates = [Configuration.of(kernel.name, {"tile": tile}) for tile in (1, 8)]
+    matrix = matrix_of(tasks, candidates, np.array([0.01, 0.99]), lambda task, numbers: np.zeros(len(numbers)))
     asked = replace(question(tmp_path, kernels=None), operation=operation("gemm"))
-    chooser = Chooser(asked, DEVICE, {}, domain_of(asked, problems), np.zeros(3, bool), np.full(2, -1))
-    assert chooser.choose(matrix, Deadline()).members == (0, 1)
+    chooser = Chooser(asked, DEVICES["llvm"], {kernel.name: kernel}, domain_of(asked, problems), np.zeros(2, bool),
+                      np.full(2, -1))
+    assert chooser.choose(matrix, Deadline()).members == (1, 0)
 
 
 def test_auto_ships_no_kernel_that_serves_no_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,4 +466,3 @@ def test_auto_ships_no_kernel_that_serves_no_shape(tmp_path: Path, monkeypatch: 
         chooser = Chooser(asked, DEVICE, {KERNEL.name: KERNEL}, domain_of(asked, problems), np.ones(3, bool),
                           np.full(2, -1))
         assert len(chooser.choose(matrix, Deadline()).members) == shipped
-        assert len(chooser.choose(matrix, Deadline(0.0)).steps) == 1, "the time is over"
