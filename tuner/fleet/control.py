@@ -11,7 +11,7 @@ of the members that are alike. The finals of a fleet's search are a comparison (
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from seqtune.kernels.devices.device import Device
@@ -27,6 +27,7 @@ BLOCK_SECONDS = 60.0  # between two controls of a member; a killed driver measur
 OPENING = 3  # controls of a member that joins: the median of three survives one disturbed measurement
 BOUND = 0.2  # relative difference: equal kernels on alike machines differ by up to 7 % from run to run, and launches of
 #              PoCL by 20 %; a choice between configurations is spoilt by more than that
+EARLIER = "in an earlier run"  # the origin of a time that a change of the machine explains
 ALIKE = 3  # references from which the median tells who is wrong
 
 
@@ -55,40 +56,17 @@ def probe(device: Device, plan: Plan) -> Probe | None:
         kernel.version for kernel in task.kernels if kernel.name == default.kernel))
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTimes:
-    """The times in seconds with which a control is compared; None where a time is not known."""
-
-    own: float | None = None  # the member's reference
-    earlier: float | None = None  # the reference of its device in an earlier run
-    group_median: float | None = None  # the median of the references of its group
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to compare with."""
-        return self.own is self.earlier is self.group_median is None
-
-    def fault(self, seconds: float) -> str:
-        """Why a control is not good, or an empty text."""
-        if not 0 < seconds < math.inf:
-            return "its control failed"
-        if self.own is not None and differs(seconds, self.own):
-            return f"its control took {seconds:.3g} s instead of {self.own:.3g} s"
-        if self.earlier is not None and differs(seconds, self.earlier):
-            return f"its control took {seconds:.3g} s, {self.earlier:.3g} s in an earlier run"
-        if self.group_median is not None and differs(seconds, self.group_median):
-            return f"its control took {seconds:.3g} s, that of members like it {self.group_median:.3g} s"
-        return ""
-
-    def is_slower(self, seconds: float) -> bool:
-        """Whether a control that is not good is only slower, as other work on the machine makes it, and not faster."""
-        times = [time for time in (self.own, self.earlier, self.group_median) if time is not None]
-        return math.isfinite(seconds) and all(seconds >= time or not differs(seconds, time) for time in times)
+def fault(seconds: float, known: Mapping[str, float]) -> str:
+    """Why a control is not good, or an empty text. `known`: the times in seconds that are compared, by their origin."""
+    if not 0 < seconds < math.inf:
+        return "its control failed"
+    return next((f"its control took {seconds:.3g} s, {other:.3g} s {origin}" for origin, other in known.items()
+                 if differs(seconds, other)), "")
 
 
-def is_unsteady(seconds: Sequence[float]) -> bool:
-    """Whether the times of repeated controls differ by more than BOUND."""
-    return differs(min(seconds, default=1.0), max(seconds, default=1.0))
+def is_slower(seconds: float, known: Mapping[str, float]) -> bool:
+    """Whether a control that is not good is only slower, as other work on the machine makes it, and not faster."""
+    return math.isfinite(seconds) and all(seconds >= other or not differs(seconds, other) for other in known.values())
 
 
 def differs(seconds: float, other: float) -> bool:

@@ -34,7 +34,7 @@ class Group:
         self.unopened = deque(plan.problems)
         self.searches: dict[Problem, GroupSearch] = {}  # searches without a result yet
         self.skipped: list[Skipped] = []
-        self.unfinished, self.loss = 0, ""  # problems that were left out because no member is left, and why it is not
+        self.loss = ""  # why no member is left, where problems were left out for it
         self.closed = 0  # trials of the searches that have a result
         self.pace = 0.0  # s for a configuration, of any problem; 0: not known
         self.empty_since: float | None = None  # engine's seconds, since when no member is usable
@@ -157,7 +157,6 @@ class Group:
         if final or now - self.empty_since > JOIN_SECONDS:
             self.loss = "no member is left: " + "; ".join(
                 f"{state.name}: {state.reason}" for state in self.members.values())
-            self.unfinished = len(self.searches) + len(self.unopened)
             for problem in list(self.searches):
                 self._give_up(problem, self.loss)
             self.skipped.extend(Skipped(problem, self.device, self.loss) for problem in self.unopened)

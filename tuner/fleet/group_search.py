@@ -48,13 +48,11 @@ class GroupSearch:
         self.searched = False  # whether the trials are over
         self.is_stopped = False  # nothing more is handed out
         self._is_misled = False  # the strategy has received a wrong answer
-        self._round: list[Configuration] = []  # proposals that were not passed on yet
-        self._pending: set[Configuration] = set()  # the round's configurations without an answer
+        self._round: dict[Configuration, Measurement | None] = {}  # proposals that were not passed on yet -> answer
+        self._missing = 0  # answers of the round
         self._handed_out: set[Configuration] = set()  # configurations that members have and have not answered
-        self._answers: dict[Configuration, Measurement] = {}  # to the round's configurations
         self._spent = 0.0  # s that members measured for this search
-        self._finalists: list[Configuration] = []  # handed out or answered
-        self._finals: dict[Configuration, Measurement] = {}
+        self._finals: dict[Configuration, Measurement | None] = {}  # finalists that were handed out -> answer
         self.final_rounds = deque((options.finals.rounds, options.finals.more_rounds))  # of the finals that are due
         self._result: TuningResult | None = None
 
@@ -62,7 +60,7 @@ class GroupSearch:
     def is_offering(self) -> bool:
         """Whether there is something to hand out."""
         return bool(self.waiting) or (self.searched and self.result() is None and not self.unwritten
-                                      and not self._finalists)
+                                      and not self._finals)
 
     @property
     def _is_spent(self) -> bool:
@@ -73,17 +71,18 @@ class GroupSearch:
         """Pass on a round whose answers are complete, and ask for the next one of up to `count` proposals."""
         if self._is_misled and not self.is_stopped:
             self._begin_again()
-        while not (self._pending or self.waiting or self.searched or self.is_stopped):
-            for configuration in self._round:
-                self.search.accept(self.strategy, configuration, self._answers[configuration])
-                self.search.report(configuration, self._answers[configuration])
-            self._round, self._answers = [], {}
+        while not (self._missing or self.searched or self.is_stopped):
+            for configuration, measurement in self._round.items():
+                assert measurement is not None
+                self.search.accept(self.strategy, configuration, measurement)
+                self.search.report(configuration, measurement)
+            self._round = {}
             if self.search.done >= self.search.limit or self._is_spent:
-                self.searched = not self._handed_out
-                return
-            self._round = self.search.propose(self.strategy, min(count, self.search.limit - self.search.done))
-            self._pending = set(self._round)
-            self.waiting.extend(configuration for configuration in self._round if configuration not in self._handed_out)
+                self.search.ended = True
+            else:
+                proposals = self.search.propose(self.strategy, min(count, self.search.limit - self.search.done))
+                self._round, self._missing = dict.fromkeys(proposals), len(proposals)
+                self.waiting.extend(proposal for proposal in proposals if proposal not in self._handed_out)
             if self.search.ended:
                 self.searched = not self._handed_out
                 return
@@ -91,10 +90,9 @@ class GroupSearch:
     def _begin_again(self) -> None:
         """Build the strategy again, without the wrong answers."""
         search = self.search
-        search.trials.update(self._answers)
+        search.trials.update({proposal: answer for proposal, answer in self._round.items() if answer is not None})
         search.best = min(search.times, default=math.inf)
-        self._round, self._answers, self.searched, search.ended = [], {}, False, False
-        self._pending.clear()
+        self._round, self._missing, self.searched, search.ended = {}, 0, False, False
         self.waiting.clear()
         self.strategy, self._is_misled = search.strategy(), False
 
@@ -104,8 +102,8 @@ class GroupSearch:
             taken = tuple(self.waiting.popleft() for _ in range(min(count, len(self.waiting))))
             self._handed_out.update(taken)
             return Purpose.MEASURE, taken
-        self._finalists = self.search.finalists()
-        return Purpose.COMPARE, tuple(self._finalists)
+        self._finals = dict.fromkeys(self.search.finalists())
+        return Purpose.COMPARE, tuple(self._finals)
 
     def spend(self, seconds: float, count: int) -> None:
         """Add the seconds that a member took for `count` configurations."""
@@ -113,10 +111,9 @@ class GroupSearch:
         if count:
             self.pace = seconds / count if not self.pace else (self.pace + seconds / count) / 2
         if self._is_spent:
-            self._pending.difference_update(self.waiting)
-            unmeasured = set(self.waiting)
-            self._round = [configuration for configuration in self._round if configuration not in unmeasured]
-            self.waiting.clear()
+            while self.waiting:
+                del self._round[self.waiting.popleft()]
+                self._missing -= 1
 
     def answer(self, purpose: Purpose, configuration: Configuration, measurement: Measurement) -> None:
         """Take an answer to something that was handed out."""
@@ -125,59 +122,56 @@ class GroupSearch:
             self._finals[configuration] = measurement
             return
         self._handed_out.discard(configuration)
-        if configuration in self._pending:
-            self._pending.discard(configuration)
-            self._answers[configuration] = measurement
+        if configuration in self._round:
+            self._round[configuration] = measurement
+            self._missing -= 1
         else:  # proposed by a strategy that has been built again since, because of a wrong answer
             self.search.trials[configuration] = measurement
 
     def give_back(self, purpose: Purpose, configurations: Iterable[Configuration]) -> None:
         """Take back what was handed out and is not answered."""
         if purpose is Purpose.COMPARE:
-            self._finalists, self._finals = [], {}
+            self._finals = {}
             return
         for configuration in configurations:
             self._handed_out.discard(configuration)
-            if configuration in self._pending:
+            if configuration in self._round:
                 self.waiting.append(configuration)
 
     def discard(self, purpose: Purpose, configuration: Configuration) -> None:
         """Forget an answer that cannot be trusted. `advance` lets it be measured again."""
         self.unwritten -= 1
         if purpose is Purpose.COMPARE:
-            self._finalists, self._finals = [], {}
-        elif self._answers.pop(configuration, None) is None:
-            self._is_misled |= self.search.trials.pop(configuration, None) is not None
-        elif not self.is_stopped:
-            self._pending.add(configuration)
+            self._finals = {}
+        elif configuration in self._round:
+            self._round[configuration] = None
+            self._missing += 1
             self.waiting.append(configuration)
+        else:
+            self._is_misled |= self.search.trials.pop(configuration, None) is not None
 
     def stop(self) -> None:
         """Hand out nothing more. Answers to what was handed out still count."""
         self.is_stopped = self.search.ended = True
-        self._pending.clear()
+        self._round, self._missing = {}, 0
         self.waiting.clear()
 
     def result(self) -> TuningResult | None:
         """The result, once trials and finals are in the journal; None before."""
-        if self._result is None and self.searched and not self.unwritten:
-            measured = self._finals if self._finals and len(self._finals) == len(self._finalists) else None
-            if measured is None and not self._finalists:
-                measured = self.search.unmeasured_finals()
-            if measured is not None and not self._needs_more(measured):
-                if self.search.accept_finals(measured) or not self._finals:
-                    self._result = self.search.result_of(measured)
-                else:  # the default failed: measure the finals again, with its stand-in
-                    self._finalists, self._finals = [], {}
+        if self._result is not None or not self.searched or self.unwritten:
+            return self._result
+        measured = self.search.unmeasured_finals() if not self._finals else {
+            finalist: answer for finalist, answer in self._finals.items() if answer is not None}
+        if measured is None or len(measured) < len(self._finals):
+            return None
+        if self._finals and len(self.final_rounds) > 1 and are_noisy(measured, self.options.finals):
+            self.final_rounds.popleft()
+            self._finals = {}  # they are measured again, with more rounds
+        elif self.search.accept_finals(measured) or not self._finals:
+            self._result = self.search.result_of(measured)
+        else:
+            self._finals = {}  # the default failed: they are measured again, with its stand-in
         return self._result
-
-    def _needs_more(self, measured: dict[Configuration, Measurement]) -> bool:
-        """Whether the finals are so noisy that they must be measured again, with more rounds."""
-        if not self._finals or len(self.final_rounds) == 1 or not are_noisy(measured, self.options.finals):
-            return False
-        self.final_rounds.popleft()
-        self._finalists, self._finals = [], {}
-        return True
 
 
 AT_ONCE = 256  # records of one write: about 10 ms

@@ -78,10 +78,6 @@ class MemberState:
         excluded_for_good = self.phase is MemberPhase.EXCLUDED and self.retry_at == math.inf
         return self.phase is not MemberPhase.LEFT and not excluded_for_good
 
-    def is_due(self, now: float) -> bool:
-        """Whether its backoff or pause is over."""
-        return self.phase in (MemberPhase.EXCLUDED, MemberPhase.BUSY) and now >= self.retry_at
-
     def is_late(self, now: float) -> bool:
         """Whether it is silent for longer than its batch allows."""
         for handed in self.handed.values():
@@ -125,7 +121,7 @@ class MemberState:
 
     def release(self, phase: MemberPhase, reason: str) -> list[GroupSearch]:
         """Give all batches and the block back to their searches, which are returned."""
-        self.phase, self.reason = phase, reason
+        self.phase, self.reason, self.retry_at = phase, reason, math.inf
         searches = [handed.search for handed in self.handed.values() if handed.search is not None]
         for handed in self.handed.values():
             handed.give_back()

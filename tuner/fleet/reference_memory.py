@@ -5,11 +5,12 @@ A driver that was killed and started again compares the first controls of a devi
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from seqtune.data.json_content import parse_json
 from seqtune.errors import FormatError, SeqtuneError, one_line
@@ -19,12 +20,12 @@ from .control import Probe, differs
 from .engine import Member
 
 SUFFIX = ".controls.json"  # after the name of the journal
-VERSION = 1
 MOST_BYTES = 10_000_000  # of the file
 OLDEST = 24 * 3600.0  # s since a reference was confirmed: machines are updated and rebuilt from day to day
 SAVE_SECONDS = 10.0  # between two writes
+LARGEST = 1e12  # seconds in the file
 
-Key = tuple[str, str, str, str, str]  # host, Device.key, Device.fingerprint, Device.toolchain, Probe.key
+Key = tuple[str, ...]  # the first five fields of a RememberedReference
 
 
 def boot_id() -> str:
@@ -35,36 +36,34 @@ def boot_id() -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class RememberedReference:
+class RememberedReference(BaseModel):
     """A reference that a block has confirmed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     host: str
     device: str  # Device.key
     fingerprint: str
     toolchain: str
     control: str  # Probe.key
-    seconds: float
-    when: float  # seconds since 1970, of the last good control
-    clock: float  # engine's seconds of it; they go on while the driver's machine is not started anew
+    seconds: float = Field(gt=0, lt=LARGEST)
+    when: float = Field(ge=0, lt=LARGEST)  # seconds since 1970, of the last good control
+    clock: float = Field(ge=0, lt=LARGEST)  # engine's seconds of it; they go on while the driver's machine is on
 
     @property
     def key(self) -> Key:
         """The host, device and control to which the reference belongs."""
         return self.host, self.device, self.fingerprint, self.toolchain, self.control
 
-    @classmethod
-    def from_json(cls, content: object) -> RememberedReference:
-        """Take one entry of the file. Raises ValueError."""
-        if not isinstance(content, Mapping) or set(content) != set(cls.__dataclass_fields__):
-            raise ValueError("an entry has other fields")
-        entry = cls(**content)
-        numbers = (entry.seconds, entry.when, entry.clock)
-        if not all(isinstance(word, str) for word in entry.key) \
-                or not all(type(number) in (int, float) and 0 <= number < 1e12 for number in numbers) \
-                or not entry.seconds:
-            raise ValueError("an entry has a wrong value")
-        return entry
+
+class MemoryFile(BaseModel):
+    """The content of the file."""
+
+    model_config = ConfigDict(strict=True)
+
+    version: Literal[1] = 1
+    boot: str = ""  # of the driver's machine, when it was written
+    references: list[RememberedReference]
 
 
 class ReferenceMemory:
@@ -86,7 +85,7 @@ class ReferenceMemory:
 
     def seconds(self, member: Member, probe: Probe) -> float | None:
         """The reference of a member's device; None if there is none that is recent."""
-        entry = self._entries.get(_key(member, probe))
+        entry = self._entries.get((member.host, *member.group_key, probe.key))
         return entry.seconds if entry is not None and self._age(entry) <= OLDEST else None
 
     def _age(self, entry: RememberedReference) -> float:
@@ -96,9 +95,12 @@ class ReferenceMemory:
 
     def confirm(self, member: Member, probe: Probe, seconds: float) -> None:
         """Note a reference that a good control has confirmed. One that agrees with it stays, so that none creeps."""
-        key, known = _key(member, probe), self.seconds(member, probe)
-        reference = seconds if known is None or differs(known, seconds) else known
-        self._entries[key] = RememberedReference(*key, reference, self._wall(), self._clock())
+        known, (device, fingerprint, toolchain) = self.seconds(member, probe), member.group_key
+        entry = RememberedReference(
+            host=member.host, device=device, fingerprint=fingerprint, toolchain=toolchain, control=probe.key,
+            seconds=seconds if known is None or differs(known, seconds) else known,
+            when=self._wall(), clock=self._clock())
+        self._entries[entry.key] = entry
         self._changed = True
 
     def save(self, at_once: bool = False) -> None:
@@ -109,10 +111,9 @@ class ReferenceMemory:
         if not self._changed or (self._clock() - self._saved < SAVE_SECONDS and not at_once):
             return
         self._saved = self._clock()
-        references = [asdict(entry) for entry in self._entries.values() if self._age(entry) <= OLDEST]
-        content = {"version": VERSION, "boot": self._boot, "references": references}
+        recent = [entry for entry in self._entries.values() if self._age(entry) <= OLDEST]
         try:
-            write_whole(self.path, json.dumps(content))
+            write_whole(self.path, MemoryFile(boot=self._boot, references=recent).model_dump_json())
         except SeqtuneError as error:
             self.fault = one_line(error)
         else:
@@ -126,16 +127,9 @@ class ReferenceMemory:
             if not self.path.is_file():
                 raise ValueError("it is not a regular file")
             content = parse_json(read_bounded(self.path, MOST_BYTES, only_regular=True), self.path)
-            if not isinstance(content, Mapping) or content.get("version") != VERSION \
-                    or not isinstance(content.get("references"), list):
-                raise ValueError("it has another version or form")
-            entries = [RememberedReference.from_json(entry) for entry in content["references"]]
-            gone_on = self._boot and content.get("boot") == self._boot
-            return entries if gone_on else [replace(entry, clock=0.0) for entry in entries]
+            file = MemoryFile.model_validate(content)
         except (FormatError, ValueError) as error:
             raise FormatError(f"the controls of earlier runs in {self.path} cannot be read ({one_line(error, 160)}); "
                               "remove the file to begin without them") from None
-
-
-def _key(member: Member, probe: Probe) -> Key:
-    return member.host, *member.group_key, probe.key
+        gone_on = self._boot and file.boot == self._boot
+        return file.references if gone_on else [entry.model_copy(update={"clock": 0.0}) for entry in file.references]

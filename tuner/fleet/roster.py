@@ -135,24 +135,26 @@ class Roster:
         """
         seconds = math.inf if error or handed.unanswered() else statistics.median_high(handed.seconds)
         load = max(handed.load, load, key=lambda load: load.others + load.stolen)
-        known = control.KnownTimes(state.reference, self._earlier(state), self.group_of(state).reference_median())
-        reason = known.fault(seconds)
-        if not reason and load.heavy and known.is_empty and control.is_unsteady(handed.seconds):
+        times = {"before": state.reference, control.EARLIER: self._earlier(state),
+                 "on members like it": self.group_of(state).reference_median()}
+        known = {origin: time for origin, time in times.items() if time is not None}
+        reason = control.fault(seconds, known)
+        if not reason and load.heavy and not known and control.differs(min(handed.seconds), max(handed.seconds)):
             reason = "its first controls differ"
         if not reason:
-            return self._accept(state, seconds, load.heavy and known.is_empty, load.heavy)
+            return self._accept(state, seconds, load.heavy and not known, load.heavy)
         if handed.repeats < control.REPEATS:
             self.hand_control(state, handed.repeats + 1, load)
             return []
         return self._reject(state, seconds, known, f"{reason} ({error})" if error else reason, load)
 
-    def _reject(self, state: MemberState, seconds: float, known: control.KnownTimes, reason: str,
+    def _reject(self, state: MemberState, seconds: float, known: dict[str, float], reason: str,
                 load: Load) -> list[Answer]:
         """Decide what happens to a member whose control is still not good after all repeats.
 
         Return the answers that count nevertheless.
         """
-        is_slower = known.is_slower(seconds)
+        is_slower = control.is_slower(seconds, known)
         if state.reference_loaded and not is_slower:  # it was taken on a machine that is quieter now
             state.reference = None
             self.release(state, MemberPhase.BUSY, "the machine is less busy; its first controls are repeated")
@@ -164,17 +166,15 @@ class Roster:
                 return self._wait_for_quiet(state, f"the machine is busy ({load}); {reason}", True)
             if self._slowed_together(state):
                 return self._wait_for_quiet(state, f"its machine has become slower; {reason}", False)
-        if known.earlier is not None and math.isfinite(seconds) and control.differs(seconds, known.earlier):
-            state.reference_ratio = seconds / known.earlier
-            if self._changed_together(state) and not replace(known, earlier=None).fault(seconds):
+        earlier = known.pop(control.EARLIER, None)
+        if earlier is not None and math.isfinite(seconds) and control.differs(seconds, earlier):
+            state.reference_ratio = seconds / earlier
+            if self._changed_together(state) and not control.fault(seconds, known):
                 return self._accept(state, seconds, False, load.heavy)
             reason += f"; if its machine was changed, remove {self.memory.path}"
-        self._distrust(state, reason)
-        return []
-
-    def _distrust(self, state: MemberState, reason: str) -> None:
         state.distrusted = True
         self.exclude(state, reason)
+        return []
 
     def _earlier(self, state: MemberState) -> float | None:
         """The reference of an earlier run in seconds, for a member that has none in this one."""
@@ -238,7 +238,8 @@ class Roster:
         elif reported:
             return self._go_on(state, True)
         else:
-            self._distrust(state, reason)
+            state.distrusted = True
+            self.exclude(state, reason)
         return []
 
     def _slowed_together(self, state: MemberState) -> bool:

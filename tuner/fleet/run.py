@@ -177,7 +177,7 @@ class FleetRun:
         for state in list(self.roster.members.values()):
             if state.is_late(now):
                 self.roster.count_failure(state, MemberPhase.LATE, f"it has not answered for {now - state.heard:.0f} s")
-            elif state.is_due(now):
+            elif now >= state.retry_at:
                 self.roster.open(state)
         for group in self._groups:
             self._close_idle(group, now)
@@ -253,10 +253,11 @@ class FleetRun:
 
     def _raise_unfinished(self) -> None:
         """Raise SeqtuneError if a group was given up because it has no member."""
-        lost = [group for group in self._groups if group.unfinished]
-        if lost:
-            raise SeqtuneError(f"{sum(group.unfinished for group in lost)} problems are not finished: "
-                               f"{lost[0].loss}; what was measured is in {self.journal.path}; run again to go on")
+        losses = {group.loss for group in self._groups if group.loss}
+        if losses:
+            unfinished = sum(skipped.reason in losses for skipped in self.skipped)
+            raise SeqtuneError(f"{unfinished} problems are not finished: {min(losses)}; what was measured is in "
+                               f"{self.journal.path}; run again to go on")
 
     def _interruption(self) -> str:
         lost = len(self.writer.unwritten) + self._unproved()

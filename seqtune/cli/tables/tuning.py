@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
@@ -95,9 +96,7 @@ class FleetView:
 
 def run_line(run: dict[str, Any]) -> str:
     """One line about a run, of which `run` is the progress as JSON."""
-    phases: dict[str, int] = {}
-    for member in run["members"]:
-        phases[member["phase"]] = phases.get(member["phase"], 0) + 1
+    phases = Counter(member["phase"] for member in run["members"])
     listed = ", ".join(f"{count} {phase}" for phase, count in phases.items()) or "no member yet"
     left = "" if run["seconds_left"] is None else f", {run['seconds_left']:.0f} s left"
     note = f"; {run['note']}" if run["note"] else ""

@@ -202,8 +202,8 @@ MOST_LOCAL = 64  # members on this machine: each is a process of about 150 MB
 ANSWER_SECONDS = 2.0  # for a connection
 FORMS = "local:2 (members on this machine), auto (the Ray cluster of this machine) or ray://HOST:PORT"
 
-_REMOTE = re.compile(r"ray://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})", re.ASCII)
-_NAMED = re.compile(r"(?:ray://)?([^/]+):([0-9]{1,5})", re.ASCII)  # Ray resolves what else RAY_ADDRESS may be
+# Ray resolves what else RAY_ADDRESS may be.
+_HEAD = re.compile(r"(?:ray://)?([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,16 +222,16 @@ class FleetAddress:
                 if not 1 <= int(rest) <= MOST_LOCAL:
                     raise MisuseError(f"--fleet {text}: a fleet on this machine has 1 to {MOST_LOCAL} members")
                 return cls(text, int(rest))
-            remote = _REMOTE.fullmatch(text)
-            if text == "auto" or (remote is not None and 0 < int(remote[2]) < 65536):
-                return cls(text)
+            address = cls(text)
+            if text == "auto" or (kind == "ray" and address.head is not None):
+                return address
         raise MisuseError(f"no fleet {text!r:.80}; give {FORMS}")
 
     @property
     def head(self) -> tuple[str, int] | None:
         """Host and port of the cluster's head, as the user or the variable RAY_ADDRESS names them; None if neither."""
         text = os.environ.get("RAY_ADDRESS", "") if self.text == "auto" else self.text
-        named = None if self.local else _NAMED.fullmatch(text)
+        named = None if self.local else _HEAD.fullmatch(text)
         return (named[1].strip("[]"), int(named[2])) if named is not None and 0 < int(named[2]) < 65536 else None
 
     def check(self) -> None:

@@ -119,17 +119,13 @@ class RayEngine:
 
     def _await_members(self) -> None:
         """Wait until one member is ready and, for a moment, for those that start with it."""
-        deadline = first = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            self._look()
-            if not self._actors:
-                break
+        deadline = time.monotonic() + START_SECONDS
+        self._look()
+        while len(self.members) < len(self._actors) and time.monotonic() < deadline:
             self._receive(0.5)
-            ready = len(self.members)
-            if ready:
-                first = min(first, time.monotonic())
-            if ready == len(self._actors) > 0 or time.monotonic() > first + FURTHER_SECONDS:
-                break
+            if self.members:
+                deadline = min(deadline, time.monotonic() + FURTHER_SECONDS)
+            self._look()
         if not self.members:
             word = f"seqtune_{self.cluster.backend}"
             reasons = [f"{name}: {reason}" for name, reason in self._reasons.items()] or [

@@ -122,12 +122,10 @@ class RayMember:
         return self._note
 
     def _check(self) -> None:
-        """Check that this machine has the seqtune of the driver's, and a Ray with a token. Raises MisuseError."""
-        if self._hello["version"] != VERSION:
-            raise MisuseError(f"it has seqtune {VERSION}, the driver {self._hello['version']}; install the "
-                              "same wheel on both")
+        """Check that this machine has the sources of the driver, and a Ray with a token. Raises MisuseError."""
         if package_digest("seqtune") != self._hello["sources"]:
-            raise MisuseError("its seqtune has other sources than the driver's; install the same wheel on both")
+            raise MisuseError(f"its seqtune {VERSION} has other sources than the driver's {self._hello['version']}; "
+                              "install the same wheel on both")
         if self._hello["authentication"] != OPEN and os.environ.get("RAY_AUTH_MODE") != "token":
             raise MisuseError("its Ray lets everybody in; start it with RAY_AUTH_MODE=token, or set RAY_AUTH_MODE="
                               f"{OPEN} for the driver where you trust the whole network")

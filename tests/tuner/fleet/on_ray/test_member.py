@@ -59,8 +59,7 @@ def test_a_member_measures_batches_and_controls_report_the_load() -> None:
 
 
 @pytest.mark.parametrize(("changes", "reason"), [
-    ({"version": "0.0.1"}, "the driver 0.0.1; install the same wheel"),
-    ({"sources": "0" * 64}, "other sources than the driver's"),
+    ({"version": "0.0.1", "sources": "0" * 64}, "has other sources than the driver's 0.0.1; install the same wheel"),
     ({"authentication": "token"}, "RAY_AUTH_MODE=token"),
     ({"device": "llvm:sve:1"}, "no device 'llvm:sve:1'"),
 ])
