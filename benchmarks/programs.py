@@ -48,8 +48,6 @@ PROGRAMS: Mapping[str, Program] = {
                           "machines"),
     "gpu_folds": _one_page("benchmarks.prediction.gpu_folds", "leave each fold of a GPU's problems out", "gpu_folds"),
     "parts": _one_page("benchmarks.prediction.parts", "compare the predictor with each of its parts alone", "parts"),
-    "confidence": Program("benchmarks.prediction.confidence:main",
-                          "compare expected shares with measured ones, on held-out problems"),
     "miopen_paper": _one_page("benchmarks.prediction.miopen_paper", "repeat the paper's experiment on MIOpen's data",
                               "miopen_paper", figure=True),
 
