@@ -23,12 +23,11 @@ class HandedBatch:
     search: GroupSearch | None  # None: a control
     repeats: int = 0  # of a control: the number of those before it that were not good
     load: Load = QUIET  # the heaviest during these
-    answered: set[int] = field(default_factory=set)  # indices
-    seconds: list[float] = field(default_factory=list)  # of a control's answers
+    answers: dict[int, float] = field(default_factory=dict)  # index -> measured seconds
 
     def unanswered(self) -> list[int]:
         """The indices that have no answer."""
-        return [index for index in range(len(self.batch.configurations)) if index not in self.answered]
+        return [index for index in range(len(self.batch.configurations)) if index not in self.answers]
 
     def give_back(self) -> None:
         """Give what is not answered back to the search."""
@@ -80,9 +79,9 @@ class MemberState:
 
     def is_late(self, now: float) -> bool:
         """Whether it is silent for longer than its batch allows."""
-        for handed in self.handed.values():
-            return now - self.heard > handed.batch.silence(self.member.allowance, len(handed.answered)) + GRACE
-        return False
+        handed = next(iter(self.handed.values()), None)
+        return handed is not None and \
+            now - self.heard > handed.batch.silence(self.member.allowance, len(handed.answers)) + GRACE
 
     def hand(self, handed: HandedBatch, now: float) -> None:
         """Note a batch that is handed out."""
@@ -100,18 +99,17 @@ class MemberState:
         """Note the end of a batch, and the time that it took."""
         handed = self.handed.pop(number)
         seconds = max(0.0, now - self.started)
-        self.finished += len(handed.answered)
+        self.finished += len(handed.answers)
         self.busy += seconds
         self.started = self.idle_since = now
         if handed.search is not None:
-            handed.search.spend(seconds, len(handed.answered))
+            handed.search.spend(seconds, len(handed.answers))
         if not self.handed and self.phase is MemberPhase.MEASURING:
             self.phase = MemberPhase.WAITING
         return handed
 
-    def take_answer(self, handed: HandedBatch, index: int, answer: Answer) -> None:
-        """Add an answer of a trial or a final to its block and its search."""
-        handed.answered.add(index)
+    def take_answer(self, answer: Answer) -> None:
+        """Add an answer of a trial or a final to the block and its search."""
         self.done += 1
         record = answer.record
         self.failures += math.isinf(record.measurement.seconds)

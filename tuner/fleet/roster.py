@@ -133,13 +133,14 @@ class Roster:
 
         `load` is that of the member's host. It explains a control that is too slow, not one that is too fast or failed.
         """
-        seconds = math.inf if error or handed.unanswered() else statistics.median_high(handed.seconds)
+        seconds = math.inf if error or handed.unanswered() else statistics.median_high(handed.answers.values())
         load = max(handed.load, load, key=lambda load: load.others + load.stolen)
         times = {"before": state.reference, control.EARLIER: self._earlier(state),
                  "on members like it": self.group_of(state).reference_median()}
         known = {origin: time for origin, time in times.items() if time is not None}
         reason = control.fault(seconds, known)
-        if not reason and load.heavy and not known and control.differs(min(handed.seconds), max(handed.seconds)):
+        if not reason and load.heavy and not known and control.differs(
+                min(handed.answers.values()), max(handed.answers.values())):
             reason = "its first controls differ"
         if not reason:
             return self._accept(state, seconds, load.heavy and not known, load.heavy)

@@ -131,18 +131,17 @@ class FleetRun:
 
     def _answer(self, state: MemberState, event: Answered) -> None:
         handed = state.handed.get(event.number)
-        if handed is None or event.index in handed.answered \
+        if handed is None or event.index in handed.answers \
                 or not 0 <= event.index < len(handed.batch.configurations) or not is_sound(event.measurement):
             return  # it came twice or too late, or is no measurement
+        handed.answers[event.index] = event.measurement.seconds
         if handed.search is None:
-            handed.answered.add(event.index)
-            handed.seconds.append(event.measurement.seconds)
             return
         purpose, search = handed.batch.purpose, handed.search
         record = search.search.record_of(
             handed.batch.configurations[event.index], event.measurement,
             "final" if purpose is Purpose.COMPARE else search.options.strategy, self._wall(), state.member.host)
-        state.take_answer(handed, event.index, Answer(search, purpose, record))
+        state.take_answer(Answer(search, purpose, record))
         self.roster.group_of(state).advance(search)
 
     def _finish(self, state: MemberState, event: Finished) -> None:
