@@ -8,14 +8,13 @@ to the Bootstrap, 12.5), because losses are skewed: most are near 0, and a few a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqtune.kernels.task import Floats
+from seqtune.tuner.strategies.droplet import incomplete_beta
 
 from .matrix import WORST
 
@@ -42,11 +41,11 @@ class Bound:
     high: float
 
     @classmethod
-    def of(cls, losses: Floats, factor: float = 1.1, confidence: float = CONFIDENCE, seed: int = 0) -> Bound:
+    def of(cls, losses: Floats, factor: float = 1.1, seed: int = 0) -> Bound:
         """The bound from the losses log(time / best time) of at least one shape: (shape,)."""
         within = int((losses <= math.log(factor) + 1e-12).sum())
-        low, high = mean_interval(losses, confidence, seed)
-        return cls(len(losses), within, factor, confidence, least_share(within, len(losses), confidence),
+        low, high = mean_interval(losses, seed)
+        return cls(len(losses), within, factor, CONFIDENCE, least_share(within, len(losses)),
                    math.exp(-float(losses.mean())), math.exp(-high), math.exp(-low))
 
     def text(self) -> str:
@@ -55,10 +54,6 @@ class Bound:
                 f"the sample are at most {100 * (self.factor - 1):.3g} % slower than their best ({self.within} of "
                 f"{self.shapes} were); on average {self.mean:.3f} of the best speed "
                 f"({self.low:.3f} to {self.high:.3f})")
-
-    def to_json(self) -> dict[str, float]:
-        """A JSON object."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,50 +66,29 @@ class Bounds:
 
     @classmethod
     def of(cls, first: Floats, raced: Floats | None, sure: NDArray[np.bool_], factor: float = 1.1,
-           confidence: float = CONFIDENCE, seed: int = 0) -> Bounds:
+           seed: int = 0) -> Bounds:
         """The bounds from losses of fresh shapes, (shape,), and a mask of those where the rule is sure."""
-        return cls(Bound.of(first, factor, confidence, seed),
-                   None if raced is None else Bound.of(raced, factor, confidence, seed),
-                   Bound.of(first[sure], factor, confidence, seed) if sure.sum() >= FEWEST else None)
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object with a bound, or null, for each way."""
-        return {name: None if bound is None else bound.to_json() for name, bound in self.ways().items()}
-
-    def ways(self) -> Mapping[str, Bound | None]:
-        """The bounds by the names `rule`, `raced` and `sure`."""
-        return {"rule": self.rule, "raced": self.raced, "sure": self.sure}
+        return cls(Bound.of(first, factor, seed), None if raced is None else Bound.of(raced, factor, seed),
+                   Bound.of(first[sure], factor, seed) if sure.sum() >= FEWEST else None)
 
 
-def least_share(within: int, count: int, confidence: float = CONFIDENCE) -> float:
+def least_share(within: int, count: int) -> float:
     """The one-sided lower limit of Clopper and Pearson for a share of which `within` of `count` trials were seen.
 
     >>> round(least_share(58, 60), 3)
     0.914
     """
-    if within == 0:
-        return 0.0
     low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        if _tail(within, count, middle) < 1 - confidence:
+    for _ in range(HALVINGS if within else 0):
+        middle = (low + high) / 2  # as many successes or more have the probability I(middle)
+        if incomplete_beta(middle, within, count - within + 1) < 1 - CONFIDENCE:
             low = middle
         else:
             high = middle
     return low
 
 
-def _tail(within: int, count: int, share: float) -> float:
-    """The probability of `within` or more successes among `count` trials that succeed with the probability `share`."""
-    if not 0 < share < 1:
-        return float(share >= 1)
-    successes = np.arange(within, count + 1)
-    ways = [math.lgamma(count + 1) - math.lgamma(number + 1) - math.lgamma(count - number + 1)
-            for number in successes.tolist()]
-    return float(np.exp(np.array(ways) + successes * math.log(share) + (count - successes) * math.log1p(-share)).sum())
-
-
-def mean_interval(losses: Floats, confidence: float = CONFIDENCE, seed: int = 0) -> tuple[float, float]:
+def mean_interval(losses: Floats, seed: int = 0) -> tuple[float, float]:
     """The two-sided interval of the mean loss, by a studentised bootstrap with a fixed seed; it is never below 0.
 
     Equal losses have no spread to draw from. Then the share of shapes whose losses are not seen yet is limited as by
@@ -123,12 +97,12 @@ def mean_interval(losses: Floats, confidence: float = CONFIDENCE, seed: int = 0)
     count, mean = len(losses), float(losses.mean())
     error = float(losses.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0
     if not error:
-        seen = least_share(count, count, confidence)
+        seen = least_share(count, count)
         return seen * mean, seen * mean + (1 - seen) * WORST
     drawn = losses[np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))]
     errors = drawn.std(axis=1, ddof=1) / math.sqrt(count)
     # a resample of equal losses has no error of its own; that of the sample stands in
     pivots = (drawn.mean(axis=1) - mean) / np.where(errors > 0, errors, error)
-    tail = CAREFUL * (1 - confidence) / 2
+    tail = CAREFUL * (1 - CONFIDENCE) / 2
     below, above = np.quantile(pivots, [tail, 1 - tail])
     return max(0.0, mean - float(above) * error), mean - float(below) * error

@@ -8,22 +8,26 @@ from pathlib import Path
 
 from seqtune.errors import ExpressionError, MisuseError
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.kernel import Setting
 
 from ..c_source.expression import CExpression, Words
 from ..c_source.file import runtime
 from ..c_source.names import NameTable, comment, feature_kind, identifier, literal
 from ..c_source.public_names import check_prefix, with_prefix
 from .dispatcher import Dispatcher
+from .domain import Span
 from .facts import LARGEST, UNKNOWN
 from .program import Program, summary
-from .tree import DIGITS, LEVELS, PER_LEVEL
+from .rule import LEVELS, Rule, Tree
 
-PIECE = 2000  # characters of a string; C99 promises 4095
+# The trees are strings of digits: two for the test of each node, and in each leaf one for two members.
+DIGITS = "".join(code for code in map(chr, range(33, 127)) if code not in '"?\\')  # what needs no escape
 RACED = 64  # shapes whose winners a caller's memory holds
 _SMALL = re.compile(r"INT64_C\((\d{1,9})\)")  # constants that need no type beside a value that has one
-_FUNCTION = re.compile(r"^(?:SQ_UNUSED )?static \w+ (sq_\w+)\([^\n]*?\) \{(?:[^\n]*\}$|.*?\n\})",
-                       re.MULTILINE | re.DOTALL)
+_BEGIN = re.compile(r"^(?=(?:SQ_UNUSED )?static )", re.MULTILINE)
+_WHOLE = """static int64_t sq_whole(double x) {
+    return x >= 4611686018427387904.0 ? SQ_LIMIT : x > -4611686018427387904.0 ? (int64_t)x : -SQ_LIMIT;
+}
+"""
 
 
 def c_file(dispatcher: Dispatcher, prefix: str) -> tuple[str, str]:
@@ -42,130 +46,119 @@ def c_file(dispatcher: Dispatcher, prefix: str) -> tuple[str, str]:
 
 
 def _header(dispatcher: Dispatcher, program: Program) -> str:
-    members = dispatcher.members
-    names = [f"SEQTUNE_{number}_{identifier(member.kernel).upper()}" for number, member in enumerate(members)]
-    fields, _ = _settings(dispatcher)
-    shape, choices = [], []
+    shape, words, members = [], [], []
     for feature in program.features:
         kind = "int" if feature.choices else "double" if feature.number else "int64_t"
         shape.append(f"    {kind} {identifier(feature.name)}; /* {comment(feature.meaning)} */")
-        if feature.choices:
-            words = (identifier(f"{feature.name}_{choice}").upper() for choice in feature.choices)
-            choices.append(f"enum {{ {', '.join(f'SEQTUNE_{word}' for word in words)} }};")
-    lines = [f"    {name} = {number}, /* {comment(f'{member.kernel} {member.brief()}')} */"
-             for number, (name, member) in enumerate(zip(names, members, strict=True))]
-    return "\n".join([
-        "/* " + "\n * ".join(map(comment, summary(dispatcher))) + " */",
-        "#ifndef SEQTUNE_H", "#define SEQTUNE_H", "", "#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {',
-        "#endif", "", "/* The members, as `member` and `second` name them. */", "enum {", *lines,
-        f"    SEQTUNE_MEMBERS = {len(members)}", "};", "", *choices, "/* A shape: the features that vary. */",
-        "typedef struct {", *(shape or ["    int none; /* all features are fixed */"]), "} seqtune_shape;", "",
-        "/* The settings of a member; 0 or NULL where its kernel has no such parameter. */", "typedef struct {",
-        "    const char *kernel;", *(f"    {kind}{name};" for name, kind in fields), "} seqtune_setting;",
-        "const seqtune_setting *seqtune_settings(int member); /* NULL for a number that is none of a member */", "",
-        "typedef struct {",
-        "    int member;    /* -1: no member is valid, or the shape is impossible */",
-        "    int second;    /* the next best valid one; -1: none */",
-        "    int sure;      /* whether the rule prefers the first by enough, in the domain */",
-        "    int in_domain; /* whether the shape is in the domain */", "} seqtune_choice;",
-        "seqtune_choice seqtune_choose(const seqtune_shape *shape);", "",
-        "/* Race the rule's first two members, once for each shape. `timing` is the caller's: it returns the seconds",
-        " * of a member, negative if it failed, and is called twice for each: the first call warms up. `races` is the",
-        " * caller's memory, all 0 at first, for one thread at a time; it keeps the winners of the latest shapes. The",
-        " * result is the faster member; -1: none is valid. */",
-        f"enum {{ SEQTUNE_RACED = {RACED} }};", "typedef struct {", "    int count, member[SEQTUNE_RACED];",
-        "    seqtune_shape shape[SEQTUNE_RACED];", "} seqtune_races;",
-        "int seqtune_race(seqtune_races *races, const seqtune_shape *shape,",
-        "                 double (*timing)(void *context, int member, const seqtune_shape *shape), void *context);", "",
-        "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""])
+        names = (identifier(f"{feature.name}_{choice}").upper() for choice in feature.choices)
+        words += [f"enum {{ {', '.join(f'SEQTUNE_{name}' for name in names)} }};"] if feature.choices else []
+    for number, member in enumerate(dispatcher.members):
+        members.append(f"    SEQTUNE_{number}_{identifier(member.kernel).upper()} = {number}, "
+                       f"/* {comment(f'{member.kernel} {member.brief()}')} */")
+    return f"""/* {chr(10).join(map(comment, summary(dispatcher))).replace(chr(10), chr(10) + ' * ')} */
+#ifndef SEQTUNE_H
+#define SEQTUNE_H
 
+#include <stdint.h>
 
-def _settings(dispatcher: Dispatcher) -> tuple[list[tuple[str, str]], list[str]]:
-    """The fields of all parameters with their types, and the rows of the members.
+#ifdef __cplusplus
+extern "C" {{
+#endif
 
-    A parameter whose values have other types in another kernel has a field of its own for each type.
-    """
-    values = [{(name, _kind(value)): _value(value) for name, value in member.settings} for member in dispatcher.members]
-    keys = list(dict.fromkeys(key for settings in values for key in settings))
-    fields: list[str] = []
-    for name, _ in keys:
-        field = identifier(name)
-        while field in ("kernel", *fields):
-            field += "_2"
-        fields.append(field)
-    rows = [f"    {{{', '.join([literal(member.kernel), *(settings.get(key, '0') for key in keys)])}}},"
-            for member, settings in zip(dispatcher.members, values, strict=True)]
-    return [(field, kind) for field, (_, kind) in zip(fields, keys, strict=True)], rows
+/* The members, as `member` and `second` name them. */
+enum {{
+{chr(10).join(members)}
+    SEQTUNE_MEMBERS = {len(members)}
+}};
+const char *seqtune_text(int member); /* its kernel and settings; NULL for a number that is none of a member */
 
+{chr(10).join(words)}
+/* A shape: the features that vary. */
+typedef struct {{
+{chr(10).join(shape) or '    int none; /* all features are fixed */'}
+}} seqtune_shape;
 
-def _kind(value: Setting) -> str:
-    return "const char *" if isinstance(value, str) else "double " if isinstance(value, float) else "int64_t "
+typedef struct {{
+    int member;    /* -1: no member is valid, or the shape is outside of the domain */
+    int second;    /* the next best valid one; -1: none */
+    int sure;      /* whether the rule prefers the first by enough */
+    int in_domain; /* whether the shape is in the domain */
+}} seqtune_choice;
+seqtune_choice seqtune_choose(const seqtune_shape *shape);
 
+/* Race the rule's first two members, once for each shape. `timing` is the caller's: it returns the seconds
+ * of a member, negative if it failed, and is called twice for each: the first call warms up. `races` is the
+ * caller's memory, all 0 at first, for one thread at a time; it keeps the winners of the latest shapes. The
+ * result is the faster member; -1: none is valid. */
+enum {{ SEQTUNE_RACED = {RACED} }};
+typedef struct {{
+    int count, member[SEQTUNE_RACED];
+    seqtune_shape shape[SEQTUNE_RACED];
+}} seqtune_races;
+int seqtune_race(seqtune_races *races, const seqtune_shape *shape,
+                 double (*timing)(void *context, int member, const seqtune_shape *shape), void *context);
 
-def _value(value: Setting) -> str:
-    return literal(value) if isinstance(value, str) else repr(value) if isinstance(value, float) else \
-        f"INT64_C({int(value)})" if abs(int(value)) >> 31 else str(int(value))
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
 
 
 def _source(dispatcher: Dispatcher, program: Program) -> str:
-    words = Words()
-    table = NameTable(words, 0)
-    reading: list[str] = []
+    table, read, cases = NameTable(Words(), 0), list[str](), list[str]()
     for feature in program.features:
-        span = program.limits.get(feature.name)
-        slot = table.add(feature.name, feature_kind(feature), 0.0 if span is None else float(max(-span.low, span.high)),
-                         never_zero=feature.number or (span is not None and span.low > 0))
-        value = f"shape->{identifier(feature.name)}"
+        values, name = dispatcher.domain.ranges[feature.name], identifier(feature.name)
+        assert isinstance(values, tuple)
+        numbers = [value for value in values if isinstance(value, int | float)]
+        slot = table.add(feature.name, feature_kind(feature), max(map(abs, numbers), default=0.0),
+                         never_zero=min(numbers, default=0) > 0)
         if feature.choices:
-            numbers = ", ".join(str(words.number(choice)) for choice in feature.choices)
-            reading += [f"static const unsigned char word_{slot}[] = {{{numbers}}};",
-                        f"if ({value} < 0 || {value} >= {len(feature.choices)}) return 0;",
-                        f"s->i[{slot}] = word_{slot}[{value}];"]
-        elif span is None:
-            reading += [f"if (!({value} > 0 && {value} <= 1.7976931348623157e308)) return 0;",
-                        f"s->d[{slot}] = {value};"]
+            codes = ", ".join(str(table.words.number(choice)) for choice in feature.choices)
+            read += [f"static const unsigned char word_{slot}[] = {{{codes}}};",
+                     f"if (shape->{name} < 0 || shape->{name} >= {len(feature.choices)}) return 0;",
+                     f"s->i[{slot}] = word_{slot}[shape->{name}];"]
         else:
-            beyond = f"{value} < {span.low} || {value} > {span.high}" if not feature.numbers else \
-                " && ".join(f"{value} != {number}" for number in feature.numbers)
-            reading += [f"if ({beyond}) return 0;", f"s->i[{slot}] = {value};"]
+            read.append(f"s->{feature_kind(feature)}[{slot}] = shape->{name};")
+        within = f"{values.low} <= {feature.name} <= {values.high}" if isinstance(values, Span) else \
+            f"{feature.name} in {tuple(values)!r}"
+        read += table.refuse_unless(Expression(within), "0")
     for name, expression in program.sizes:
-        reading += table.assign(name, expression, program.most(expression))
-    facts = [line for number, expression in enumerate(program.facts)
-             for line in _fact(table, number, expression, program.most(expression))]
-    slots, cases = "int64_t *const i = s->i;", list[str]()
-    for number, condition in enumerate(program.conditions):
-        first, *rest = _returned(table, condition, program.most(condition))
-        cases += [f"case {number}: {first}", *_indented(rest)]
-    functions = "\n\n".join([
-        _function("int sq_read(sq_state *s, const seqtune_shape *shape)", [slots, *reading, "return shape && i;"]),
-        _function("void sq_facts(sq_state *s, int64_t *fact)", [slots, *facts, "(void)i, (void)fact;"]),
-        _function("int sq_holds(sq_state *s, int condition)", [
-            slots, "switch (condition) {", *cases, "}", "return !i;"]),
-        _same(program)])
-    functions = _SMALL.sub(r"\1", functions).replace("s->i[", "i[")
-    whole = "static int64_t sq_whole(double x) {\n    return x >= 4611686018427387904.0 ? SQ_LIMIT : " \
-        "x > -4611686018427387904.0 ? (int64_t)x : -SQ_LIMIT;\n}\n\n" if "sq_whole(" in functions else ""
-    helpers = _used(functions)
+        read += table.assign(name, expression)
+    for condition in program.inside:
+        read += table.refuse_unless(condition, "0")
+    facts = [line for number, expression in enumerate(program.facts) for line in _fact(table, number, expression)]
+    for number, guard in enumerate(program.guards):
+        conditions = [f"    {line}" for condition in guard for line in table.refuse_unless(condition, "0")]
+        cases += [f"case {number}:", *conditions, "    break;"] if conditions else []
+    functions = _SMALL.sub(r"\1", "\n".join([
+        _function("int sq_read(sq_state *s, const seqtune_shape *shape)", [*read, "return shape && i && !s->fault;"]),
+        _function("void sq_facts(sq_state *s, int64_t *fact)", [*facts, "(void)i, (void)fact;"]),
+        _function("int sq_valid(sq_state *s, int member)", [
+            "s->fault = 0;", "switch (member) {", *cases, "default: break;", "}", "return i && !s->fault;"])]))
+    functions = functions.replace("s->i[", "i[")
+    equal = [f"a->{name} == b->{name}" for name in (identifier(feature.name) for feature in program.features)]
     count = max(1, table.slots)
-    state = (f"typedef struct {{\n    int over, undefined, fault, holds;\n    int64_t i[{count}];\n"
-             f"    double d[{count}];\n    unsigned char big[{count}], known[{count}];\n}} sq_state;")
-    includes = [*(["#include <math.h>"] if re.search(r"\b(fmod|floor|fabs|pow|ldexp)\(", helpers) else []),
-                "#include <string.h>"]
     assert UNKNOWN == -LARGEST
-    rows = _settings(dispatcher)[1]
     return "\n".join([
-        *includes, "", f"#define SQ_LIMIT INT64_C({LARGEST})", *_tables(dispatcher, program), "", state, "",
-        "static const seqtune_setting sq_settings[SEQTUNE_MEMBERS] = {", *rows, "};", "",
-        helpers + whole + functions, "",
+        "#include <math.h>", "#include <string.h>", "", f"#define SQ_LIMIT INT64_C({LARGEST})",
+        "#define SQ_LARGEST 4.0e18", *_tables(dispatcher.rule), "static const char *const sq_texts[] = {",
+        *(f"    {literal(f'{member.kernel} {member.brief()}')}," for member in dispatcher.members), "};", "",
+        "typedef struct {", "    int over, undefined, fault, holds;", f"    int64_t i[{count}];",
+        f"    double d[{count}];", f"    unsigned char big[{count}], known[{count}];", "} sq_state;", "",
+        _used(functions) + functions,
+        "static int sq_same(const seqtune_shape *a, const seqtune_shape *b) {",
+        f"    return {' && '.join(equal) or 'a && b'};", "}", "",
         (Path(__file__).parent / "choose.c").read_text(encoding="utf-8")])
 
 
-def _fact(table: NameTable, number: int, expression: Expression, most: float) -> list[str]:
+def _fact(table: NameTable, number: int, expression: Expression) -> list[str]:
     """The statements that compute a fact: a whole number, cut off at 62 bits; the least one where it is undefined."""
-    written = CExpression.of(expression, table.names, table.words, most)
+    written = CExpression.of(expression, table.names, table.words)
     if written.kind == "i" and not written.wide and not written.undefinable:
         return [f"fact[{number}] = {written.text};"]
-    lines = table.assign(f"fact {number}", expression, most)
+    lines = table.assign(f"fact {number}", expression)
     value = table.names[f"fact {number}"]
     text = f"sq_whole({value.text})" if value.kind == "d" else value.text
     if value.wide:
@@ -173,69 +166,37 @@ def _fact(table: NameTable, number: int, expression: Expression, most: float) ->
     return [*lines, f"fact[{number}] = {f'!{value.defined} ? -SQ_LIMIT : ' if value.defined else ''}{text};"]
 
 
-def _returned(table: NameTable, condition: Expression, most: float) -> list[str]:
-    """The statements that return whether a condition holds; a missing key or a wide shift counts as if it did not."""
-    lines = table.refuse_unless(condition, "0", most)
-    if len(lines) == 1 and "&s->fault" not in lines[0]:
-        return [f"return {lines[0].removeprefix('if (!(').removesuffix(')) return 0;')};"]
-    return ["s->fault = 0;", *lines, "return !s->fault;"]
-
-
-def _tables(dispatcher: Dispatcher, program: Program) -> list[str]:
+def _tables(rule: Rule) -> list[str]:
     """The tests and trees of the rule."""
-    rule = dispatcher.rule
-    texts = rule.tree_texts()
-    whole = "".join(texts)
-    pieces = [whole[at:at + PIECE] for at in range(0, len(whole), PIECE)] or [""]
-    trees, begin = [], 0
-    for tree, text in zip(rule.trees, texts, strict=True):
-        trees.append(f"{{{len(tree.tests)}, {begin}, {tree.scale}}},")
-        begin += len(text)
-    guards = [("rules", program.rules), ("domain", program.domain), *(
-        (f"guard_{number}", guard) for number, guard in enumerate(program.guards))]
-    sizes = {"FACTS": len(program.facts), "MEMBERS": rule.members, "TREES": len(rule.trees), "WIDTH": rule.width,
-             "DIGITS": DIGITS, "LEVELS": LEVELS, "PER_LEVEL": PER_LEVEL, "PIECE": PIECE,
+    trees = [f'{{{len(tree.tests)}, {tree.scale}, "{_digits(tree)}"}},' for tree in rule.trees] or ['{0, 0, ""}']
+    sizes = {"FACTS": len(rule.facts), "TREES": len(rule.trees), "DIGITS": len(DIGITS), "LEVELS": LEVELS,
              "SURE": f"INT64_C({rule.sure})"}
-    tests, thresholds = rule.test_facts.tolist() or [0], rule.thresholds.tolist() or [0]
-    return [
-        *(f"#define SQ_{name} {value}" for name, value in sizes.items()), "",
-        *(f"static const short sq_{name}[] = {{{', '.join(map(str, (*numbers, -1)))}}};" for name, numbers in guards),
-        f"static const short *const sq_guards[] = {{{', '.join(f'sq_{name}' for name, _ in guards[2:])}}};",
-        f"static const unsigned short sq_test_fact[] = {{\n{_wrapped(tests)}}};",
-        f"static const int64_t sq_threshold[] = {{\n{_wrapped(thresholds)}}};",
-        "typedef struct { int nodes; long text; int64_t scale; } sq_tree;",
-        "static const sq_tree sq_trees[] = {", *(trees or ["{0, 0, 0}"]), "};",
-        "static const char *const sq_text[] = {", *(f'"{piece}",' for piece in pieces), "};"]
+    return [*(f"#define SQ_{name} {value}" for name, value in sizes.items()), "",
+            "static const struct { unsigned short fact; int64_t threshold; } sq_tests[] = {",
+            *(f"{{{fact},{threshold if -1 < threshold >> 31 < 1 else f'INT64_C({threshold})'}}},"
+              for fact, threshold in rule.tests or ((0, 0),)), "};",
+            "typedef struct { int nodes; int64_t scale; const char *text; } sq_tree;",
+            "static const sq_tree sq_trees[] = {", *trees, "};"]
 
 
-def _wrapped(numbers: Sequence[int]) -> str:
-    texts = [f"INT64_C({number})" if abs(number) >> 31 else str(number) for number in numbers]
-    return "".join(f"{','.join(texts[at:at + 24])},\n" for at in range(0, len(texts), 24))
-
-
-def _same(program: Program) -> str:
-    fields = [identifier(feature.name) for feature in program.features]
-    equal = " && ".join(f"a->{name} == b->{name}" for name in fields) or "a && b"
-    return _function("int sq_same(const seqtune_shape *a, const seqtune_shape *b)", [f"return {equal};"])
+def _digits(tree: Tree) -> str:
+    numbers = [digit for test in tree.tests for digit in divmod(test, len(DIGITS))]
+    for leaf in tree.leaves:
+        raised = [level + LEVELS for level in (*leaf, -LEVELS)]  # the last one is left out where it has no partner
+        numbers += [first * (2 * LEVELS + 1) + second for first, second in zip(raised[::2], raised[1::2], strict=False)]
+    return "".join(DIGITS[number] for number in numbers)
 
 
 def _function(declaration: str, lines: Sequence[str]) -> str:
-    return "\n".join([f"static {declaration} {{", *_indented(lines), "}"])
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+    body = "\n".join(f"    {line}" for line in ("int64_t *const i = s->i;", *lines))
+    return f"static {declaration} {{\n{body}\n}}\n"
 
 
 def _used(text: str) -> str:
-    """The functions of arithmetic that a text calls, and those that they call."""
-    arithmetic = runtime("arithmetic")
-    functions = {match[1]: match[0] for match in _FUNCTION.finditer(arithmetic)}
-    used: set[str] = set()
-    new = {name for name in re.findall(r"\bsq_\w+", text) if name in functions}
-    while new:
-        used |= new
-        new = {name for known in new for name in re.findall(r"\bsq_\w+", functions[known])
-               if name in functions} - used
-    limit = "#define SQ_LARGEST 4.0e18\n" if "sq_bounded" in used else ""
-    return limit + "".join(f"{functions[name].removeprefix('SQ_UNUSED ')}\n" for name in functions if name in used)
+    """The functions of arithmetic that a text calls, and those that they call, which stand before them."""
+    used = ""
+    for function in reversed([*_BEGIN.split(runtime("arithmetic"))[1:], _WHOLE]):
+        name = re.findall(r"sq_\w+", function)[0]
+        if f"{name}(" in used or f"{name}(" in text:
+            used = function.removeprefix("SQ_UNUSED ") + used
+    return used

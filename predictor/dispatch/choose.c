@@ -1,63 +1,52 @@
 /* How a shape's members are found; the tables above are those of this dispatcher. */
 
-static int sq_digit(long at) {
-    int code = sq_text[at / SQ_PIECE][at % SQ_PIECE];
-    if (code == '!') code = 63;
-    return code - 35 - (code > 92);
-}
-
-static int sq_all(sq_state *s, const short *conditions) {
-    for (; *conditions >= 0; ++conditions) if (!sq_holds(s, *conditions)) return 0;
-    return 1;
+static int sq_digit(const char *text) {
+    return *text - 33 - (*text > 34) - (*text > 63) - (*text > 92);
 }
 
 static void sq_score(sq_state *s, int64_t *score) {
     int tree, node, i;
     int64_t fact[SQ_FACTS + 1];
     sq_facts(s, fact);
-    for (i = 0; i < SQ_MEMBERS; ++i) score[i] = 0;
+    for (i = 0; i < SEQTUNE_MEMBERS; ++i) score[i] = 0;
     for (tree = 0; tree < SQ_TREES; ++tree) {
         const sq_tree *t = sq_trees + tree;
+        const char *text;
         for (node = 0; node < t->nodes;) {
-            long at = t->text + (long)node * SQ_WIDTH;
-            int test = SQ_WIDTH == 1 ? sq_digit(at) : sq_digit(at) * SQ_DIGITS + sq_digit(at + 1);
-            node = 2 * node + 1 + (fact[sq_test_fact[test]] > sq_threshold[test]);
+            text = t->text + 2 * node;
+            i = sq_digit(text) * SQ_DIGITS + sq_digit(text + 1);
+            node = 2 * node + 1 + (fact[sq_tests[i].fact] > sq_tests[i].threshold);
         }
-        for (i = 0; i < SQ_MEMBERS; ++i) {
-            long leaf = t->text + (long)t->nodes * SQ_WIDTH + (long)(node - t->nodes) * ((SQ_MEMBERS + 1) / 2);
-            int pair = sq_digit(leaf + i / 2);
-            score[i] += t->scale * ((i % 2 ? pair % SQ_PER_LEVEL : pair / SQ_PER_LEVEL) - SQ_LEVELS);
+        text = t->text + 2 * t->nodes + (node - t->nodes) * ((SEQTUNE_MEMBERS + 1) / 2);
+        for (i = 0; i < SEQTUNE_MEMBERS; ++i) {
+            int pair = sq_digit(text + i / 2);
+            score[i] += t->scale * ((i % 2 ? pair % (2 * SQ_LEVELS + 1) : pair / (2 * SQ_LEVELS + 1)) - SQ_LEVELS);
         }
     }
 }
 
 seqtune_choice seqtune_choose(const seqtune_shape *shape) {
-    seqtune_choice choice;
+    seqtune_choice choice = {-1, -1, 0, 0};
     sq_state state;
-    int64_t score[SQ_MEMBERS];
-    unsigned char tried[SQ_MEMBERS];
-    int round, i, best;
-    choice.member = choice.second = -1;
-    choice.sure = choice.in_domain = 0;
+    int64_t score[SEQTUNE_MEMBERS];
+    int i;
     memset(&state, 0, sizeof state);
-    if (!shape || !sq_read(&state, shape) || !sq_all(&state, sq_rules)) return choice;
-    memset(tried, 0, sizeof tried);
+    if (!sq_read(&state, shape)) return choice;
+    choice.in_domain = 1;
     sq_score(&state, score);
-    for (round = 0; round < SQ_MEMBERS && choice.second < 0; ++round) {
-        for (best = -1, i = 0; i < SQ_MEMBERS; ++i)
-            if (!tried[i] && (best < 0 || score[i] < score[best])) best = i;
-        tried[best] = 1;
-        if (!sq_all(&state, sq_guards[best])) continue;
-        if (choice.member < 0) choice.member = best; else choice.second = best;
+    for (i = 0; i < SEQTUNE_MEMBERS; ++i) {
+        if (!sq_valid(&state, i)) continue;
+        if (choice.member < 0 || score[i] < score[choice.member]) {
+            choice.second = choice.member;
+            choice.member = i;
+        } else if (choice.second < 0 || score[i] < score[choice.second]) choice.second = i;
     }
-    choice.in_domain = sq_all(&state, sq_domain);
-    choice.sure = choice.in_domain && choice.member >= 0
-        && (choice.second < 0 || score[choice.second] - score[choice.member] >= SQ_SURE);
+    choice.sure = choice.member >= 0 && (choice.second < 0 || score[choice.second] - score[choice.member] >= SQ_SURE);
     return choice;
 }
 
-const seqtune_setting *seqtune_settings(int member) {
-    return member >= 0 && member < SQ_MEMBERS ? sq_settings + member : NULL;
+const char *seqtune_text(int member) {
+    return member >= 0 && member < SEQTUNE_MEMBERS ? sq_texts[member] : NULL;
 }
 
 static double sq_timed(double (*timing)(void *context, int member, const seqtune_shape *shape), void *context,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -25,18 +24,15 @@ from seqtune.kernels.problem_sets.columns import Column, ProblemColumns
 from seqtune.kernels.problem_sets.parse import feature_value
 from seqtune.kernels.task import Floats
 
-from .folding import Folder, conjuncts
+from .folding import NEVER, Folder, conjuncts
 
-MOST_TEXTS = 200  # ranges and constraints
 MOST_LISTED = 1000  # values of one feature
 LARGEST_GRID = 1 << 18  # shapes over which a condition is proved one by one; a tenth of a second
-TIED = 16  # from which size on two equal sizes of a shape are hardly equal by chance
 LARGEST_STEP = 64  # of which a fresh size is a multiple, if those between which it lies are
 MOST_CORNERS = 1 << 16  # combinations of ends that are tried
-BATCH = 4096  # corners that are checked together
-LEAST_BATCH = 1024  # random shapes that are drawn together
-BATCHES = 30  # of random shapes, until enough of them obey the rules
-SPREAD = 0.25  # standard deviation of the logarithm of a fresh size around those between which it lies
+LEAST_DRAWN = 4096  # random shapes that are drawn together
+ATTEMPTS = (1, 2, 4, 8, 16)  # times as many, until enough of them obey the rules
+SPREAD = 0.1  # standard deviation of the logarithm of a fresh size around those between which it lies, at first
 _RANGE = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL)
 
 
@@ -86,10 +82,7 @@ class Domain:
         """
         stated: dict[str, Range] = {}
         constraints = list(base.constraints) if base is not None else []
-        listed = list(itertools.islice(texts, MOST_TEXTS + 1))
-        if len(listed) > MOST_TEXTS:
-            raise MisuseError(f"a domain has at most {MOST_TEXTS} ranges and constraints")
-        for text in listed:
+        for text in texts:
             match = _RANGE.fullmatch(text.strip())
             if match is None:
                 constraints.append(_constraint(work, text))
@@ -153,24 +146,16 @@ class Domain:
                    and not any(self.ranges.get(each) is None for each in expression.names)]
         return holding([*follows, *self.constraints], columns, inside)
 
-    def corners(self) -> Iterator[Problem]:
-        """The problems of the domain at the ends of all ranges, with every listed value.
-
-        Of more than MOST_CORNERS combinations, that many are tried, spread over all of them.
-        """
-        choices = [list(dict.fromkeys(values)) if isinstance(values, tuple) else [values]
-                   for values in self.ranges.values()]
-        total = math.prod(map(len, choices))
-        step = next(step for step in itertools.count(total // MOST_CORNERS or 1) if math.gcd(step, total) == 1)
-        for begin in range(0, min(total, MOST_CORNERS), BATCH):
-            listed: dict[str, list[Value]] = {name: [] for name in self.ranges}
-            for number in range(begin, min(begin + BATCH, total, MOST_CORNERS)):
-                rest = number * step % total
-                for name, values in zip(self.ranges, choices, strict=True):
-                    rest, index = divmod(rest, len(values))
-                    listed[name].append(values[index])
-            columns = ProblemColumns.read(self.operation.name, listed)[0]
-            yield from (problem for _, problem in columns.take(np.flatnonzero(self.contains(columns))).problems())
+    def corners(self) -> ProblemColumns:
+        """The problems of the domain at the ends of all ranges, with every listed value; some of too many."""
+        ends = [dict.fromkeys(values) if isinstance(values, tuple) else [values] for values in self.ranges.values()]
+        sizes = tuple(map(len, ends))
+        indices = np.indices(sizes).reshape(len(sizes), -1) if math.prod(sizes) <= MOST_CORNERS else \
+            np.random.default_rng(0).integers(0, np.array(sizes)[:, None], (len(sizes), MOST_CORNERS))
+        columns = ProblemColumns.read(self.operation.name, {
+            name: [[*values][index] for index in row] for name, values, row in zip(
+                self.ranges, ends, indices.tolist(), strict=True)})[0]
+        return columns.take(np.flatnonzero(self.contains(columns)))
 
     def draw(self, count: int, generator: np.random.Generator, near: Sequence[Problem],
              weights: Floats | None = None) -> list[Problem]:
@@ -179,48 +164,38 @@ class Domain:
         A size lies between those of two problems, chosen by `weights` (None: equal), or near them, and is a multiple of
         what both are. Other features are those of the first. There may be fewer than `count` in a small domain.
         """
-        if not self.varying or not near:
-            return []
+        columns, fresh = ProblemColumns.of(near), dict[Problem, None]()
         chances = None if weights is None else np.asarray(weights) / np.sum(weights)
-        columns, known, fresh = ProblemColumns.of(near), set(near), dict[Problem, None]()
-        for number in range(BATCHES):
-            pairs = generator.choice(len(near), (2, max(count, LEAST_BATCH)), p=chances)
-            drawn = self._between(columns.take(pairs[0]), columns.take(pairs[1]), SPREAD * 16 ** (number / BATCHES),
-                                  generator)
+        for times in ATTEMPTS:
+            first, second = (columns.take(rows) for rows in generator.choice(
+                len(near), (2, max(count, LEAST_DRAWN)), p=chances))
+            drawn = self._between(first, second, times, generator)
             inside = drawn.take(np.flatnonzero(self.contains(drawn)))
-            fresh.update(dict.fromkeys(problem for _, problem in inside.problems() if problem not in known))
-            if len(fresh) >= count:
+            fresh.update(dict.fromkeys(problem for _, problem in inside.problems()))
+            if len(fresh.keys() - {*near}) >= count:
                 break
-        return list(fresh)[:count]
+        return [problem for problem in fresh if problem not in {*near}][:count]
 
-    def _between(self, first: ProblemColumns, second: ProblemColumns, spread: float,
+    def _between(self, first: ProblemColumns, second: ProblemColumns, times: int,
                  generator: np.random.Generator) -> ProblemColumns:
-        """Problems of which each is between two; with a large `spread` (of logarithms) also far from them."""
-        work, count, share = self.operation, len(first), generator.random(len(first))
+        """Problems of which each is between two; with many `times`, also far from them, and no multiples."""
+        work, rows, share = self.operation, np.arange(len(first)), generator.random(len(first))
+        moved = generator.normal(0, SPREAD * times, (len(first), 61))  # by the size: equal ones stay equal
         values = {name: first.values[name] for name in work.by_name}
-        moved: list[tuple[Column, Column]] = []  # large sizes of the first that became another size
-        sizes = [name for name in self.ranges if name in work.sizes or not work.sizes]
-        for name in [*sizes, *(name for name in self.ranges if name not in sizes)]:
-            choices, a, b = self.ranges[name], first.values[name], second.values[name]
-            if not isinstance(choices, tuple) or a.dtype.kind != "i":
+        for feature in self.varying:
+            choices, a, b = self.ranges[feature.name], first.values[feature.name], second.values[feature.name]
+            if a.dtype.kind != "i" or (work.sizes and feature.name not in work.sizes):
                 continue
-            size = a
-            if name in sizes:
-                logs = share * np.log(np.maximum(a, 1)) + (1 - share) * np.log(np.maximum(b, 1))
-                size = np.exp(logs + generator.normal(0, spread, count))
-                divisor = np.gcd(a, b)
-                step = np.clip(divisor & -divisor, 1, LARGEST_STEP) if spread <= 2 * SPREAD else np.ones(count, int)
-                if isinstance(choices, Span):
-                    least = np.maximum(np.where(a > 0, step, 0), choices.low)
-                    size = np.clip(np.rint(size / step).astype(np.int64) * step, least, choices.high)
-                else:
-                    listed = np.array(choices)
-                    size = listed[np.abs(listed[:, None] - size).argmin(axis=0)]
-            for other, new in moved:
-                size = np.where((a == other) & (a >= TIED), new, size)
-            values[name] = size
-            if name in sizes:
-                moved.insert(0, (a, size))
+            logs = share * np.log(np.maximum(a, 1)) + (1 - share) * np.log(np.maximum(b, 1))
+            size = np.where((a == b) & (times < ATTEMPTS[-1]), a, np.exp(logs + moved[rows, a % 61]))
+            divisor = np.gcd(a, b)
+            step = np.clip((divisor & -divisor) // times**2, 1, LARGEST_STEP)
+            if isinstance(choices, Span):
+                size = np.clip(np.rint(size / step).astype(np.int64) * step, choices.low, choices.high)
+            else:
+                listed = np.array(choices)
+                size = listed[np.abs(listed[:, None] - size).argmin(axis=0)]
+            values[feature.name] = size
         return ProblemColumns(work, values, {name: first.known[name] for name in work.by_name})
 
     def sample(self, count: int, generator: np.random.Generator) -> ProblemColumns:
@@ -228,33 +203,30 @@ class Domain:
 
         Raises MisuseError if none of them obeys the constraints and the operation's rules.
         """
-        parts: list[ProblemColumns] = []
-        for _ in range(BATCHES):
-            problems = self._sampled(max(count, LEAST_BATCH), generator)
-            parts.append(problems.take(np.flatnonzero(self.contains(problems))))
-            if sum(map(len, parts)) >= count:
+        for times in ATTEMPTS:
+            drawn = self._uniform(times * max(count, LEAST_DRAWN), generator)
+            inside = drawn.take(np.flatnonzero(self.contains(drawn)))
+            if len(inside) >= count:
                 break
-        if not any(map(len, parts)):
-            raise MisuseError(f"no shape of {max(count, LEAST_BATCH) * BATCHES} in the ranges obeys the constraints of "
-                              f"the domain and the rules of {self.operation.name}: {'; '.join(self.texts())[:200]}")
-        return ProblemColumns(self.operation, *(
-            {name: np.concatenate([getattr(part, which)[name] for part in parts])[:count] for name in self.ranges}
-            for which in ("values", "known")))
+        if not len(inside):
+            raise MisuseError(f"no shape of {len(drawn)} in the ranges obeys the constraints of the domain and the "
+                              f"rules of {self.operation.name}: {'; '.join(self.texts())[:200]}")
+        return inside.take(np.arange(min(count, len(inside))))
 
-    def _sampled(self, count: int, generator: np.random.Generator) -> ProblemColumns:
+    def _uniform(self, count: int, generator: np.random.Generator) -> ProblemColumns:
         """Random problems within the ranges, with equal features and multiples where a constraint wants them."""
         columns: dict[str, Column] = {}
         for name, values in self.ranges.items():
             if isinstance(values, Span):
                 logs = generator.uniform(math.log(values.low + 0.5), math.log(values.high + 0.5), count)
-                drawn = np.rint(np.exp(logs)).astype(np.int64).clip(values.low, values.high)
-                position = generator.random(count)
-                columns[name] = np.where(position < 0.05, values.low, np.where(position > 0.95, values.high, drawn))
+                sizes = np.rint(np.exp(logs)).astype(np.int64).clip(values.low, values.high)
+                at_end = generator.random(count) < 0.1
+                columns[name] = np.where(at_end, generator.choice(np.array(values), count), sizes)
             else:
-                listed = values if isinstance(values, tuple) else (values,)
                 feature = self.operation.by_name[name]
                 filler = feature.choices[0] if feature.choices else feature.low
-                columns[name] = generator.choice(np.array([filler if each is None else each for each in listed]), count)
+                listed = values if isinstance(values, tuple) else (filler if values is None else values,)
+                columns[name] = generator.choice(np.array(listed), count)
         for part in (part for constraint in self.constraints for part in conjuncts(constraint.tree)):
             match part:
                 case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Name(id=other)]) \
@@ -268,56 +240,39 @@ class Domain:
         return ProblemColumns(self.operation, columns, known)
 
     @cached_property
-    def _folder(self) -> Folder:
+    def folder(self) -> Folder:
+        """Folds conditions over the names of the domain's problems."""
         return problem_folder(self.operation, self.ranges)
 
-    def decide(self, conditions: Sequence[Expression]) -> bool | None:
-        """Whether conditions hold together for all problems of the domain (True) or for none (False); None: not known.
+    def proves(self, conditions: Sequence[Expression]) -> bool:
+        """Whether conditions are proved for all problems of the domain: by intervals, or by trying all values."""
+        return all(condition != NEVER and self._holds_everywhere(condition)
+                   for condition in self.folder.conditions(conditions))
 
-        It is found by intervals, or for few combinations of values by trying all.
+    def _holds_everywhere(self, condition: Expression) -> bool:
+        """Whether a condition holds for all combinations of the features on which it depends.
+
+        Not if these are too many, or a feature may be unknown.
         """
-        undecided: list[Expression] = []
-        for condition in conditions:
-            parts = self._folder.condition(condition)
-            verdicts = [] if parts is None else [self._tried([part]) for part in parts]
-            if parts is None or False in verdicts:
-                return False
-            undecided += [part for part, verdict in zip(parts, verdicts, strict=True) if verdict is None]
-        return self._tried(undecided) if undecided else True
-
-    def _tried(self, conditions: Sequence[Expression]) -> bool | None:
-        """What `decide` says, found by trying all combinations."""
-        grid = self._grid({name for condition in conditions for name in condition.names})
-        if grid is None:
-            return None
-        holds = holding(conditions, *grid)
-        return True if holds[grid[1]].all() else None if holds.any() else False
-
-    def _grid(self, names: set[str]) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]] | None:
-        """All combinations of the features that these names depend on, and which of them may be in the domain.
-
-        None if they are too many, or a feature may be unknown.
-        """
-        derived, features = dict(self.operation.derived), set(names)
+        read = {*condition.names}
         for name, expression in reversed(self.operation.derived):
-            if name in features:
-                features = (features - {name}) | set(expression.names)
-        if not features <= {*self.operation.by_name}:
-            return None
+            if name in read:
+                read = (read - {name}) | {*expression.names}
         lists = {name: range(values.low, values.high + 1) if isinstance(values, Span)
                  else values if isinstance(values, tuple) else (values,)
-                 for name, values in self.ranges.items() if name in features}
-        if math.prod(map(len, lists.values())) > LARGEST_GRID or any(None in values for values in lists.values()):
-            return None
-        meshes = np.meshgrid(*(np.array(values) for values in lists.values()), indexing="ij")
+                 for name, values in self.ranges.items() if name in read}
+        if read != lists.keys() or (None,) in lists.values() or math.prod(map(len, lists.values())) > LARGEST_GRID:
+            return False
+        meshes = np.meshgrid(*map(np.array, lists.values()), indexing="ij")
         values: dict[str, NDArray[Any]] = {name: mesh.ravel() for name, mesh in zip(lists, meshes, strict=True)}
         count = math.prod(map(len, lists.values()))
-        for name, expression in derived.items():
-            if name not in values and values.keys() >= set(expression.names):
+        for name, expression in self.operation.derived:
+            if name not in values and values.keys() >= {*expression.names}:
                 values[name] = np.broadcast_to(np.asarray(expression(values)), count)
-        rules = [rule for rule in (*self.constraints, *(condition for condition, _ in self.operation.rules))
-                 if values.keys() >= set(rule.names)]
-        return values, holding(rules, values, np.ones(count, bool))
+        rules = [rule for rule in (*self.constraints, *(rule for rule, _ in self.operation.rules))
+                 if values.keys() >= {*rule.names}]
+        inside = holding(rules, values, np.ones(count, bool))
+        return bool(holding([condition], values, inside)[inside].all())
 
 
 def problem_folder(work: Operation, ranges: Mapping[str, Range]) -> Folder:
@@ -357,13 +312,12 @@ def holding(conditions: Iterable[Expression], columns: ProblemColumns | Mapping[
             try:
                 holds[indices] = np.asarray(condition(read)).astype(bool)
             except ExpressionError:  # in some row, such as for the missing key of a table
-                tuples = list(zip(*(column.tolist() for column in read.values()), strict=True))
-                truths = {row: _truth(condition, dict(zip(read, row, strict=True))) for row in set(tuples)}
-                holds[indices] = [truths[row] for row in tuples]
+                holds[indices] = [_holds(condition, dict(zip(read, row, strict=True)))
+                                  for row in zip(*(column.tolist() for column in read.values()), strict=True)]
     return holds
 
 
-def _truth(condition: Expression, values: Mapping[str, Any]) -> bool:
+def _holds(condition: Expression, values: Mapping[str, Any]) -> bool:
     try:
         return bool(condition(values))
     except ExpressionError:

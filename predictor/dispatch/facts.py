@@ -8,6 +8,7 @@ so no operation needs facts of its own.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 
 from ..c_source.expression import CExpression, CName, Words
 from ..c_source.names import feature_kind
+from .folding import JsonExpression
 
 LARGEST = 1 << 62  # values beyond it are cut off there
 UNKNOWN = -LARGEST  # the value where a name that the expression reads is unknown
@@ -33,7 +35,6 @@ USUAL_TILES = (32, 64, 128, 256)  # where the members do not tell theirs
 LEAST_TILE = 8
 MOST_TILES = 4
 FINE = 256  # parts of a whole in which shares are counted
-_MAY_FAIL = (ast.Subscript, ast.Pow, ast.LShift, ast.RShift)  # a missing key, or a result that is too large
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,73 +42,46 @@ class Fact:
     """A whole number over the features and derived sizes of an operation."""
 
     name: str
-    expression: Expression
+    expression: JsonExpression
 
 
 def facts_of(operation: Operation, problems: Sequence[Problem], members: Sequence[Configuration],
              device: Device | None) -> tuple[Fact, ...]:
     """The facts over which a rule may decide among the members; those that order the problems differently."""
-    columns = ProblemColumns.of(problems)
-    plain = _differing(_plain(operation), columns)
-    sizes = [fact for fact in plain if "=" not in fact.name]
+    columns, words = ProblemColumns.of(problems), dict[str, str]()
+    for feature in operation.features:  # a word becomes a number for each of its values but the first
+        words |= {f"{feature.name}={choice}": f"1 if {feature.name} == {choice!r} else 0"
+                  for choice in feature.choices[1:]}
+    sizes = [feature.name for feature in operation.features if not feature.choices and not feature.number]
+    sizes += [name for name, _ in operation.derived if name != "flop"]  # it may have more than 62 bits
+    plain = _differing([*words.items(), *((name, name) for name in sizes)], columns)
     units = max(device.compute_units, device.threads) if device is not None else 1
-    tiles = _tiles(members) or USUAL_TILES
-    derived = [*_products(operation, sizes), *_shares(operation, tiles, units)]
-    return _differing([*plain, *(fact for name, text in derived if (fact := _fact(name, text)) is not None)], columns)
-
-
-def _fact(name: str, text: str) -> Fact | None:
-    """The fact of that text; None if it is too long for an expression, or may fail for some shape."""
-    try:
-        fact = Fact(name, Expression(text))
-    except ExpressionError:
-        return None
-    return None if any(isinstance(node, _MAY_FAIL) for node in ast.walk(fact.expression.tree)) else fact
+    values = Counter(value for member in members for _, value in member.settings
+                     if type(value) is int and value >= LEAST_TILE)
+    tiles = sorted(value for value, _ in sorted(values.items(), key=lambda item: (-item[1], item[0]))[:MOST_TILES])
+    return _differing([
+        *((fact.name, fact.expression.text) for fact in plain),
+        *_products(operation, [fact.name for fact in plain if fact.name not in words]),
+        *_shares(operation, tiles or USUAL_TILES, units)], columns)
 
 
 def check_fact(fact: Fact, work: Operation) -> None:
     """Check that a fact, which reads only names of the operation, is a number for every shape. Raises FormatError."""
-    words, names = Words(), {feature.name: CName("0", feature_kind(feature)) for feature in work.features}
-    for name, expression in work.derived:
-        with suppress(ExpressionError):  # one that has no form in C is taken for a number
-            names.setdefault(name, CName("0", CExpression.of(expression, names, words).kind))
-        names.setdefault(name, CName("0", "i"))
+    names = {name: CName("0", "i") for name, _ in work.derived}
+    names |= {feature.name: CName("0", feature_kind(feature)) for feature in work.features}
+    failing = ast.Subscript | ast.Pow | ast.LShift | ast.RShift  # a missing key, or a result that is too large
     try:
-        is_number = CExpression.of(fact.expression, names, words).kind != "w"
+        kind = CExpression.of(fact.expression, names, Words()).kind
     except ExpressionError as error:
         raise FormatError(f"the fact {fact.expression.text!r:.60} cannot be computed: {error}") from None
-    if not is_number or any(isinstance(node, _MAY_FAIL) for node in ast.walk(fact.expression.tree)):
+    if kind == "w" or any(isinstance(node, failing) for node in ast.walk(fact.expression.tree)):
         raise FormatError(f"the fact {fact.expression.text!r:.60} is not a number for every shape")
 
 
-def _plain(operation: Operation) -> list[Fact]:
-    """Features and derived sizes; a word becomes a number for each of its values but the first."""
-    texts: dict[str, str] = {}
-    for feature in operation.features:
-        if feature.choices:
-            texts |= {f"{feature.name}={choice}": f"1 if {feature.name} == {choice!r} else 0"
-                      for choice in feature.choices[1:]}
-        elif not feature.number:
-            texts[feature.name] = feature.name
-    texts |= {name: name for name, _ in operation.derived if name != "flop"}  # it may have more than 62 bits
-    return [Fact(name, Expression(text)) for name, text in texts.items()]
-
-
-def _tiles(members: Sequence[Configuration]) -> tuple[int, ...]:
-    """The numbers among the members' settings that may be sides of tiles, the most frequent ones."""
-    counts: dict[int, int] = {}
-    for member in members:
-        for _, value in member.settings:
-            if type(value) is int and value >= LEAST_TILE:
-                counts[value] = counts.get(value, 0) + 1
-    return tuple(sorted(sorted(counts, key=lambda value: (-counts[value], value))[:MOST_TILES]))
-
-
-def _products(operation: Operation, sizes: Sequence[Fact]) -> Iterator[tuple[str, str]]:
+def _products(operation: Operation, sizes: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Elements of tensors, products of two sizes, and the powers of two in each."""
-    products = {fact.name: fact.expression.text for fact in sizes}
-    products |= {f"{one.name}*{two.name}": f"{one.expression.text} * {two.expression.text}"
-                 for one, two in combinations(sizes, 2)}
+    products = {name: name for name in sizes}
+    products |= {f"{first}*{second}": f"{first} * {second}" for first, second in combinations(sizes, 2)}
     products |= {f"elements of {name}": text for name, text in operation.elements.items()}
     if operation.elements:
         yield "elements", " + ".join(f"({text})" for text in operation.elements.values())
@@ -130,16 +104,20 @@ def _shares(operation: Operation, tiles: Sequence[int], units: int) -> Iterator[
                        f"{FINE} * {count} // max(1, round_up({count}, {units}))")
 
 
-def _differing(facts: Sequence[Fact], columns: ProblemColumns) -> tuple[Fact, ...]:
-    """The facts that differ among the problems, each in another order than all facts before it."""
+def _differing(texts: Sequence[tuple[str, str]], columns: ProblemColumns) -> tuple[Fact, ...]:
+    """The facts of these names and texts that differ among the problems, each in another order than all before it."""
     seen: set[bytes] = set()
-    different = []
-    for fact, column in zip(facts, fact_columns(facts, columns).T, strict=True):
-        ranks = np.unique(column, return_inverse=True)[1].astype(np.int32)  # a rule sees no more than the order
-        if ranks.any() and (key := ranks.tobytes()) not in seen:
-            seen.add(key)
-            different.append(fact)
-    return tuple(different)
+    facts = []
+    for name, text in texts:
+        with suppress(ExpressionError, FormatError):  # an expression that is too long, or may fail
+            fact = Fact(name, Expression(text))
+            check_fact(fact, columns.operation)
+            (column,) = fact_columns([fact], columns).T
+            order = np.unique(column, return_inverse=True)[1].astype(np.int32)  # a rule sees no more
+            if order.any() and order.tobytes() not in seen:
+                seen.add(order.tobytes())
+                facts.append(fact)
+    return tuple(facts)
 
 
 def fact_columns(facts: Sequence[Fact], columns: ProblemColumns) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Folding: an expression with names put in as constants, and bounds of its value for all values of the other names.
+"""Folding: an expression with constants in the place of names, and bounds of its value for all values of the others.
 
 Parts without names become constants, and conditions that hold in any case are left out. A part has bounds only if its
 value is a whole number (or boolean) whose evaluation is sure to succeed: what could divide by zero or look up a missing
@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import floordiv, mul
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+from pydantic import PlainSerializer, PlainValidator
 
 from seqtune.errors import ExpressionError
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.operations.feature import Value
 
-Bounds: TypeAlias = tuple[float, float] | None  # of a whole number; None: anything, and its evaluation may fail
+Interval = tuple[int, int]
+Bounds: TypeAlias = Interval | None  # of a whole number; None: anything, and its evaluation may fail
 Folded = tuple[ast.expr, Bounds]
+NEVER = Expression("False")
+JsonExpression = Annotated[Expression, PlainValidator(lambda text: Expression(str(text))),
+                           PlainSerializer(lambda expression: expression.text)]
 _HUGE = 2**62  # of constants in expressions
-_TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
+_TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 
 
 @dataclass(frozen=True)
@@ -44,135 +49,96 @@ class Folder:
         tree, bounds = self.fold(expression.tree)
         self.names[name] = (tree if _is_constant(tree) else ast.Name(name, ast.Load())), bounds
 
-    def condition(self, expression: Expression) -> list[Expression] | None:
-        """The conditions that together hold where this one does; None if it holds nowhere. Raises ExpressionError."""
+    def quantity(self, expression: Expression) -> Expression:
+        """The folded expression."""
+        return Expression(ast.unparse(self.fold(expression.tree)[0]))
+
+    def conditions(self, expressions: Sequence[Expression]) -> tuple[Expression, ...]:
+        """The conditions that together hold where these do; (NEVER,) if they hold nowhere. Raises ExpressionError."""
         texts: dict[str, None] = {}
-        for part in conjuncts(self.fold(expression.tree, truth=True)[0]):
-            if isinstance(part, ast.Constant):
-                if not part.value:
-                    return None
-                continue
+        for part in (part for each in expressions for part in conjuncts(self._condition(each.tree)[0])):
             match part:  # a constant stands on the right
                 case ast.Compare(left=ast.Constant() as left, ops=[op], comparators=[right]) if type(op) in _TURNED:
                     part = ast.Compare(right, [_TURNED[type(op)]()], [left])
-            texts[ast.unparse(part)] = None
-        return list(map(Expression, texts))
+            if not isinstance(part, ast.Constant):
+                texts[ast.unparse(part)] = None
+            elif not part.value:
+                return (NEVER,)
+        return tuple(map(Expression, texts))
 
-    def fold(self, node: ast.expr, truth: bool = False) -> Folded:
-        """The folded node and the bounds of its value; with `truth` it only matters whether the value is true."""
-        folded, bounds = self._folded(node, truth)
-        if bounds and truth and (decided := _truth(bounds)) is not None:
-            return _constant(decided)
-        if bounds and bounds[0] == bounds[1] and abs(bounds[0]) <= _HUGE:
-            return _constant(int(bounds[0]))
-        series = isinstance(folded, ast.Name | ast.Constant | ast.Tuple | ast.List | ast.Dict)
-        if not series and all(map(_is_constant, _parts(folded))):
+    def _condition(self, node: ast.expr) -> Folded:
+        """The folded condition; only whether its value is true is kept. Its bounds are from 0 to 1."""
+        folded, bounds = node, None
+        match node:
+            case ast.BoolOp(op=connective, values=values):
+                folded, bounds = self._joined(connective, values)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner, known = self._condition(operand)
+                folded, bounds = ast.UnaryOp(ast.Not(), inner), known and (1 - known[1], 1 - known[0])
+            case _:
+                folded, known = self.fold(node)
+                bounds = known and (int(known[0] > 0 or known[1] < 0), int(known != (0, 0)))
+        return (ast.Constant(bool(bounds[0])), bounds) if bounds and bounds[0] == bounds[1] else (folded, bounds)
+
+    def _joined(self, connective: ast.boolop, values: Sequence[ast.expr]) -> Folded:
+        """`and` or `or` without the parts that do not matter."""
+        decisive = (1, 1) if isinstance(connective, ast.Or) else (0, 0)  # after such a part, no other is evaluated
+        kept: list[Folded] = []
+        for value in values:
+            part = self._condition(value)
+            if part[1] != (1 - decisive[0],) * 2:
+                kept.append(part)
+            if part[1] == decisive:
+                break
+        if len(kept) < 2:
+            return kept[0] if kept else (ast.Constant(not decisive[0]), (1 - decisive[0],) * 2)
+        safe = all(bounds for _, bounds in kept)
+        return ast.BoolOp(connective, [part for part, _ in kept]), \
+            None if not safe else decisive if kept[-1][1] == decisive else (0, 1)
+
+    def fold(self, node: ast.expr) -> Folded:
+        """The folded node and the bounds of its value."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, (node, None))
+        if isinstance(node, ast.Constant):
+            return _constant(node.value)  # type: ignore[arg-type]  # expressions have no other constants
+        parts: list[Folded] = []
+
+        def part(name: str, value: object) -> object:
+            if not isinstance(value, ast.expr) or name == "func":
+                return value
+            parts.append(self._condition(value) if name == "test" else self.fold(value))
+            return parts[-1][0]
+
+        folded: ast.expr = type(node)(*([part(name, each) for each in value] if isinstance(value, list)
+                                        else part(name, value) for name, value in ast.iter_fields(node)))
+        if isinstance(folded, ast.IfExp) and isinstance(folded.test, ast.Constant):
+            return parts[1] if folded.test.value else parts[2]
+        series = isinstance(folded, ast.Tuple | ast.List | ast.Dict)
+        if not series and all(_is_constant(each) for each, _ in parts):
             try:
                 value = Expression(ast.unparse(folded))({})
             except ExpressionError:
                 return folded, None
             if isinstance(value, str) or (isinstance(value, int | float) and abs(value) <= _HUGE):
                 return _constant(value)
-        return folded, bounds
-
-    def _folded(self, node: ast.expr, truth: bool) -> Folded:
-        match node:
-            case ast.Constant(value=str() | int() | float() as value):
-                return _constant(value)
-            case ast.Name(id=name):
-                return self.names.get(name, (node, None))
-            case ast.BinOp(left=left, op=op, right=right):
-                (first, a), (second, b) = self.fold(left), self.fold(right)
-                if a and b and b[0] == b[1] == 1 and isinstance(op, ast.Mult | ast.FloorDiv):
-                    return first, a
-                if a and b and a[0] == a[1] == 1 and isinstance(op, ast.Mult):
-                    return second, b
-                return ast.BinOp(first, op, second), a and b and _computed(op, a, b)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner, bounds = self.fold(operand, truth=True)
-                return ast.UnaryOp(ast.Not(), inner), bounds and (1 - bounds[1], 1 - bounds[0])
-            case ast.UnaryOp(op=sign, operand=operand):
-                inner, bounds = self.fold(operand)
-                negative = isinstance(sign, ast.USub)
-                return ast.UnaryOp(sign, inner), bounds and (-bounds[1], -bounds[0]) if negative else bounds
-            case ast.BoolOp(op=connective, values=values):
-                return self._joined(connective, values, truth)
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                folded = [self.fold(part) for part in (left, *others)]
-                steps = [_compared(op, a, b) for (_, a), op, (_, b) in zip(folded, ops, folded[1:], strict=False)]
-                bounds = None if None in steps else (min(step[0] for step in steps if step),
-                                                     min(step[1] for step in steps if step))
-                return ast.Compare(folded[0][0], ops, [part for part, _ in folded[1:]]), bounds
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                condition, decided = self.fold(test, truth=True)
-                if decided and _truth(decided) is not None:
-                    return self.fold(body if _truth(decided) else orelse, truth)
-                (yes, a), (no, b) = self.fold(body, truth), self.fold(orelse, truth)
-                return ast.IfExp(condition, yes, no), decided and _union(a, b)
-            case ast.Tuple(elts=elements) | ast.List(elts=elements):
-                return type(node)([self.fold(element)[0] for element in elements], ast.Load()), None
-            case ast.Dict(keys=keys, values=values):
-                return ast.Dict(keys, [self.fold(value)[0] for value in values]), None
-            case ast.Subscript(value=table, slice=index):
-                return ast.Subscript(self.fold(table)[0], self.fold(index)[0], ast.Load()), None
-            case ast.Call(func=ast.Name(id=name) as function, args=arguments):
-                if len(arguments) == 1 and isinstance(arguments[0], ast.Tuple | ast.List):
-                    arguments = arguments[0].elts
-                folded = [self.fold(argument) for argument in arguments]
-                if len(folded) == 1 and name in ("min", "max"):
-                    return folded[0]
-                known = [bounds for _, bounds in folded if bounds]
-                if name in ("ceil_div", "round_up") and len(known) == 2 and known[1] == (1, 1):
-                    return folded[0]
-                bounds = _called(name, known) if len(known) == len(folded) else None
-                return ast.Call(function, [part for part, _ in folded], []), bounds
-        return node, None  # pragma: no cover - an Expression has no other nodes
-
-    def _joined(self, connective: ast.boolop, values: list[ast.expr], truth: bool) -> Folded:
-        """`and` or `or` without the parts that do not matter."""
-        decisive = isinstance(connective, ast.Or)  # the truth of a part after which Python evaluates no other
-        kept: list[Folded] = []
-        for number, value in enumerate(values):
-            part, bounds = self.fold(value, truth)
-            known = _truth(bounds) if bounds else None
-            if known is (not decisive) and (truth or number + 1 < len(values)):
-                continue
-            kept.append((part, bounds))
-            if known is decisive:
-                break
-        if not kept:
-            return _constant(not decisive)
-        if len(kept) == 1:
-            return kept[0]
-        last, bounds = kept[-1][1], kept[0][1]
-        for _, other in kept[1:]:
-            bounds = _union(bounds, other)
-        if truth and bounds:
-            bounds = (decisive, decisive) if last and _truth(last) is decisive else (0, 1)
-        return ast.BoolOp(connective, [part for part, _ in kept]), bounds
+        known = [bounds for _, bounds in parts if bounds]
+        bounds = _bounds(folded, known) if len(known) == len(parts) else None
+        is_one = bounds and bounds[0] == bounds[1] and abs(bounds[0]) <= _HUGE
+        return _constant(bounds[0]) if bounds and is_one else (folded, bounds)
 
 
 def _constant(value: str | float) -> Folded:
     """The tree of a value; a negative number is a positive one with a sign, as Python parses it."""
+    bounds = (int(value), int(value)) if isinstance(value, int) else None
     if isinstance(value, int | float) and math.copysign(1, value) < 0:
-        return ast.UnaryOp(ast.USub(), ast.Constant(-value)), (value, value) if isinstance(value, int) else None
-    return ast.Constant(value), (int(value), int(value)) if isinstance(value, int) else None
+        return ast.UnaryOp(ast.USub(), ast.Constant(-value)), bounds
+    return ast.Constant(value), bounds
 
 
 def _is_constant(node: ast.expr) -> bool:
     """Whether a folded tree has no names: a constant, perhaps with a sign, or a tuple, list or table of constants."""
-    match node:
-        case ast.Tuple(elts=values) | ast.List(elts=values) | ast.Dict(values=values):
-            return all(map(_is_constant, values))
-        case ast.UnaryOp(operand=operand):
-            return isinstance(operand, ast.Constant)
-    return isinstance(node, ast.Constant)
-
-
-def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    """The values from which that of a tree is computed."""
-    function = node.func if isinstance(node, ast.Call) else None
-    return (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr) and part is not function)
+    return not any(isinstance(each, ast.Name) for each in ast.walk(node))
 
 
 def conjuncts(node: ast.expr) -> Iterator[ast.expr]:
@@ -188,56 +154,53 @@ def conjuncts(node: ast.expr) -> Iterator[ast.expr]:
             yield node
 
 
-def _truth(bounds: tuple[float, float]) -> bool | None:
-    """Whether a value counts as true in any case or in none; None: in some."""
-    return True if bounds[0] > 0 or bounds[1] < 0 else False if bounds == (0, 0) else None
+def _bounds(node: ast.expr, parts: Sequence[Interval]) -> Bounds:
+    """The bounds of a node's value from those of its parts; None where none are known."""
+    match node:
+        case ast.UnaryOp(op=ast.USub()):
+            return -parts[0][1], -parts[0][0]
+        case ast.BinOp(op=op):
+            return _computed(op, *parts)
+        case ast.Compare(ops=ops):
+            pairs = [_compared(op, a, b) for a, op, b in zip(parts, ops, parts[1:], strict=False)]
+            return None if None in pairs else (min(pair[0] for pair in pairs if pair),
+                                               min(pair[1] for pair in pairs if pair))
+        case ast.IfExp():
+            return min(parts[1][0], parts[2][0]), max(parts[1][1], parts[2][1])
+        case ast.Call(func=ast.Name(id="min" | "max" as name)):
+            chosen = min if name == "min" else max
+            return chosen(low for low, _ in parts), chosen(high for _, high in parts)
+        case ast.Call(func=ast.Name(id="ceil_div")) if parts[1][0] > 0:
+            return _ends(parts[0], parts[1], lambda a, b: -(-a // b))
+        case ast.Call(func=ast.Name(id="round_up")) if parts[1][0] > 0:
+            return parts[0][0], parts[0][1] + parts[1][1] - 1
+    return None
 
 
-def _union(a: Bounds, b: Bounds) -> Bounds:
-    return a and b and (min(a[0], b[0]), max(a[1], b[1]))
-
-
-def _corners(a: tuple[float, float], b: tuple[float, float], function: Callable[[float, float], float]) -> Bounds:
+def _ends(a: Interval, b: Interval, function: Callable[[int, int], int]) -> Interval:
     """The bounds of a function that is monotonous in both arguments."""
     values = [function(x, y) for x in a for y in b]
     return min(values), max(values)
 
 
-def _computed(op: ast.operator, a: tuple[float, float], b: tuple[float, float]) -> Bounds:
+def _computed(op: ast.operator, a: Interval, b: Interval) -> Bounds:
     match op:
-        case ast.BitAnd() if a[0] >= 0 or b[0] >= 0:
-            return 0, max(a[1], b[1]) if min(a[0], b[0]) >= 0 else a[1] if a[0] >= 0 else b[1]
         case ast.Add():
             return a[0] + b[0], a[1] + b[1]
         case ast.Sub():
             return a[0] - b[1], a[1] - b[0]
         case ast.Mult():
-            return _corners(a, b, mul)
+            return _ends(a, b, mul)
         case ast.FloorDiv() if b[0] > 0:
-            return _corners(a, b, floordiv)
+            return _ends(a, b, floordiv)
         case ast.Mod() if b[0] > 0:
             return a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
     return None
 
 
-def _compared(op: ast.cmpop, a: Bounds, b: Bounds) -> Bounds:
-    if not a or not b or isinstance(op, ast.In | ast.NotIn):
-        return None
+def _compared(op: ast.cmpop, a: Interval, b: Interval) -> Bounds:
     below, above, same = a[1] < b[0], a[0] > b[1], a[0] == a[1] == b[0] == b[1]
     apart = below or above
-    yes, no = {ast.Lt: (below, a[0] >= b[1]), ast.LtE: (a[1] <= b[0], above), ast.Gt: (above, a[1] <= b[0]),
-               ast.GtE: (a[0] >= b[1], below), ast.Eq: (same, apart), ast.NotEq: (apart, same)}[type(op)]
-    return int(yes), int(not no)
-
-
-def _called(name: str, parts: list[tuple[float, float]]) -> Bounds:
-    if name in ("min", "max"):
-        chosen = min if name == "min" else max
-        return chosen(low for low, _ in parts), chosen(high for _, high in parts)
-    if name == "abs":
-        (low, high), = parts
-        return max(low, -high, 0), max(high, -low)
-    if name in ("ceil_div", "round_up") and parts[1][0] > 0:
-        a, b = parts
-        return _corners(a, b, lambda x, y: -(-x // y)) if name == "ceil_div" else (a[0], a[1] + b[1] - 1)
-    return None
+    known = {ast.Lt: (below, a[0] >= b[1]), ast.LtE: (a[1] <= b[0], above), ast.Gt: (above, a[1] <= b[0]),
+             ast.GtE: (a[0] >= b[1], below), ast.Eq: (same, apart), ast.NotEq: (apart, same)}.get(type(op))
+    return known and (int(known[0]), int(not known[1]))

@@ -19,9 +19,9 @@ from seqtune.kernels.task import Floats
 
 from .facts import Fact
 from .goal import Goal
+from .learning import cross_fitted
 from .matrix import Matrix
-from .rule import cross_fitted
-from .tree import Whole
+from .rule import Whole
 
 EQUAL = 0.001  # of the loss: candidates that are closer than that are tried with their rules
 NOISE = 0.002  # of the loss held out: rules that are closer than that are equal

@@ -7,16 +7,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from seqtune.errors import CheckpointError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import reason
-from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.registry import is_registered, kernel
 from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
-from .dispatcher import Dispatcher
+from .dispatcher import FAR, Dispatcher
 
 if TYPE_CHECKING:
     from ..proposing import Evidence
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 class DispatchedPredictor:
     """A predictor that proposes the members of a dispatcher, in the order of its rule, and then the safe default.
 
-    Outside of the domain, where nothing is known of the members, the safe default comes first. A member that the task
+    Outside of the domain, where nothing is known of the members, there is only the safe default. A member that the task
     does not hold is left out, so that also another device gets valid configurations.
     """
 
@@ -65,13 +68,13 @@ class DispatchedPredictor:
         return [self._proposals(task)[:count] for task in tasks]
 
     def _proposals(self, task: Task) -> list[Candidate]:
-        proposals = [task.default]
+        members: list[Configuration] = []
         if self._serves(task.problem):
-            members = [self.dispatcher.members[number] for number in self.dispatcher.valid_members(task.problem)]
-            valid = [member for member in members if task.find(member) is not None]
-            in_domain = self.dispatcher.choose(task.problem).in_domain
-            proposals = [*valid, task.default] if in_domain else [task.default, *valid]
-        return [Candidate(configuration) for configuration in dict.fromkeys(proposals)]
+            (scores,) = self.dispatcher.scores(ProblemColumns.of([task.problem]))
+            members = [self.dispatcher.members[number] for number in np.argsort(scores, kind="stable").tolist()
+                       if scores[number] < FAR]
+        valid = [member for member in members if task.find(member) is not None]
+        return [Candidate(configuration) for configuration in dict.fromkeys([*valid, task.default])]
 
     def _serves(self, problem: Problem) -> bool:
         return problem.type == self.dispatcher.operation.name

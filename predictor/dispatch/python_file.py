@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
+from seqtune.errors import MisuseError
+from seqtune.kernels.arithmetic import LARGEST_POWER
 from seqtune.kernels.expression import Expression
 
 from .dispatcher import Dispatcher
+from .domain import Span
 from .facts import LARGEST, UNKNOWN
 from .program import Program, summary
-from .tree import DIGITS, LEVELS, PER_LEVEL
-
-_CALLS = {ast.Pow: "_power", ast.LShift: "_left", ast.RShift: "_right"}
 
 _START = '''\
 from functools import wraps as _wraps
@@ -32,24 +33,6 @@ class Choice(_NamedTuple):
     in_domain: bool
 
 
-class _Undefined:
-    """A size that has no value: nothing that reads it holds."""
-
-    def __eq__(self, other):
-        raise TypeError
-
-    __ne__ = __bool__ = __eq__
-    __hash__ = None
-
-
-def _check_numbers(**sizes):
-    for name, size in sizes.items():
-        try:
-            size < 0
-        except TypeError:
-            raise TypeError(f"{name}={size!r:.40} is not a number") from None
-
-
 def _ceil_div(a, b):
     return (a + b - 1) // b
 
@@ -58,57 +41,33 @@ def _round_up(a, b):
     return (a + b - 1) // b * b
 
 
-def _power(a, b):
-    if _abs(b) > 64 or _abs(a) > 2**31:
-        raise ValueError
-    return a**b
-
-
-def _left(a, b):
-    if not 0 <= b <= 1000:
-        raise ValueError
-    return a << b
-
-
-def _right(a, b):
-    if not 0 <= b <= 1000:
-        raise ValueError
-    return a >> b
-
-
-def _defined(compute):
+def _value(compute):
     try:
         return compute()
-    except (ArithmeticError, LookupError, TypeError, ValueError):
-        return _Undefined()
-
-
-def _holds(conditions, numbers):
-    return all(_defined(lambda: bool(conditions[number]())) is True for number in numbers)
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # it has none, such as for a division by zero
+        return None
 
 
 def _fact(compute):
-    value = _defined(compute)
-    return UNKNOWN if isinstance(value, _Undefined) or value != value else int(_max(-LARGEST, _min(LARGEST, value)))
+    value = _value(compute)
+    return UNKNOWN if value is None or value != value else int(_max(-LARGEST, _min(LARGEST, value)))
 
 
-def _numbers(text):
-    codes = [63 if character == "!" else ord(character) for character in text]
-    return [code - 35 - (code > 92) for code in codes]
-
-
-def _score(facts):
+def _choice(inside, facts, valid):
+    if not _value(inside):
+        return Choice(None, None, False, False)
+    facts = list(map(_fact, facts))
     holds = [facts[fact] > threshold for fact, threshold in _TESTS]
     scores = [0] * len(SETTINGS)
-    for scale, nodes, digits in _TREES:
+    for scale, tests, leaves in _TREES:
         node = 0
-        while node < nodes:
-            at = node * WIDTH
-            node = 2 * node + 1 + holds[digits[at] if WIDTH == 1 else digits[at] * DIGITS + digits[at + 1]]
-        at = nodes * WIDTH + (node - nodes) * ((len(scores) + 1) // 2)
-        for member in range(len(scores)):
-            scores[member] += scale * (divmod(digits[at + member // 2], PER_LEVEL)[member % 2] - LEVELS)
-    return scores
+        while node < len(tests):
+            node = 2 * node + 1 + holds[tests[node]]
+        for member, level in enumerate(leaves[node - len(tests)]):
+            scores[member] += scale * level
+    best = sorted((member for member in range(len(scores)) if _value(valid[member])), key=scores.__getitem__)[:2]
+    sure = len(best) == 1 or (len(best) > 1 and scores[best[1]] - scores[best[0]] >= _SURE)
+    return Choice(*(best + [None, None])[:2], sure, True)
 
 
 def race(function):
@@ -151,63 +110,59 @@ def python_file(dispatcher: Dispatcher) -> str:
     Raises MisuseError, as `Program.of` does.
     """
     program, rule, domain = Program.of(dispatcher), dispatcher.rule, dispatcher.domain
-    parts = [f'"""{_plain(summary(dispatcher))}\n"""', _START, f"UNKNOWN, LARGEST = {UNKNOWN}, {LARGEST}",
-             f"WIDTH, DIGITS, LEVELS, PER_LEVEL, LEAD = {rule.width}, {DIGITS}, {LEVELS}, {PER_LEVEL}, {rule.sure}",
-             "KERNELS = " + _listed([repr(member.kernel) for member in dispatcher.members]),
-             "SETTINGS = " + _listed([repr(dict(member.settings)) for member in dispatcher.members]),
-             "_TESTS = " + _listed([repr(test) for test in zip(rule.test_facts.tolist(), rule.thresholds.tolist(),
-                                                               strict=True)]),
-             "_TREES = " + _listed([f"({tree.scale}, {len(tree.tests)}, _numbers({text!r}))"
-                                    for tree, text in zip(rule.trees, rule.tree_texts(), strict=True)])]
+    head = "\n".join(summary(dispatcher)).replace("\\", "/").replace('"""', "'''")
+    sizes = {name for name, _ in program.sizes}
     names = [feature.name for feature in program.features]
-    fixed = [f"{name}={value!r}" for name, value in domain.fixed.items()]
-    lines = [f"def choose(*, {', '.join([*names, *fixed])}):",
-             '    """The members to use for a shape; features with a default have one value in the domain."""',
-             *([f"    if ({', '.join(domain.fixed)},) != {tuple(domain.fixed.values())!r}:",
-                "        return Choice(None, None, False, False)"] if fixed else [])]
-    sizes = [f"{feature.name}={feature.name}" for feature in program.features if not feature.choices]
-    lines += [f"    _check_numbers({', '.join(sizes)})"] if sizes else []
+    outside = [f"{name} != {value!r}" for name, value in domain.fixed.items()]
     for feature in program.features:
-        value = f"{feature.name} not in {feature.choices!r}" if feature.choices else \
-            f"not 0 < {feature.name} < float('inf')" if feature.number else \
-            f"{feature.name} not in {feature.numbers!r}" if feature.numbers else \
-            "not ({0.low} <= {1} <= {0.high} and int({1}) == {1})".format(program.limits[feature.name], feature.name)
-        lines += [f"    if {value}:", "        return Choice(None, None, False, False)"]
-    lines += [f"    {name} = _defined(lambda: {_text(expression)})" for name, expression in program.sizes]
-    conditions = (f"        lambda: {_text(condition)}," for condition in program.conditions)
-    lines += ["    _conditions = (", *conditions, "    )",
-              f"    if not _holds(_conditions, {program.rules!r}):", "        return Choice(None, None, False, False)",
-              "    _scores = _score([", *(f"        _fact(lambda: {_text(fact)})," for fact in program.facts), "    ])",
-              "    _best = []", "    for _member in sorted(range(len(SETTINGS)), key=_scores.__getitem__):",
-              "        if len(_best) < 2 and _holds(_conditions, _GUARDS[_member]):",
-              "            _best.append(_member)",
-              f"    _inside = _holds(_conditions, {program.domain!r})",
-              "    _sure = len(_best) == 1 or (len(_best) > 1 and _scores[_best[1]] - _scores[_best[0]] >= LEAD)",
-              "    return Choice(*(_best + [None, None])[:2], _sure and _inside, _inside)"]
-    parts.append("_GUARDS = " + _listed(list(map(repr, program.guards))))
-    return "\n\n".join(parts) + "\n\n\n" + "\n".join(lines) + "\n"
+        name, values = feature.name, domain.ranges[feature.name]
+        outside.append(f"not ({values.low} <= {name} <= {values.high} and {name} == int({name}))"
+                       if isinstance(values, Span) else f"{name} not in {values!r}")
+    whole = [f"    {feature.name} = int({feature.name})" for feature in program.features
+             if not (feature.choices or feature.number)]
+    return "\n".join([
+        f'"""{head}\n"""\n', _START, "",
+        f"UNKNOWN, LARGEST, _SURE = {UNKNOWN}, {LARGEST}, {rule.sure}",
+        f"KERNELS = {_listed(repr(member.kernel) for member in dispatcher.members)}",
+        f"SETTINGS = {_listed(repr(dict(member.settings)) for member in dispatcher.members)}",
+        f"_TESTS = {rule.tests!r}",
+        f"_TREES = {_listed(repr((tree.scale, tree.tests, tree.leaves)) for tree in rule.trees)}", "", "",
+        f"def choose(*, {', '.join([*names, *(f'{name}={value!r}' for name, value in domain.fixed.items())])}):",
+        '    """The members to use for a shape; features with a default have one value in the domain."""',
+        f"    if {' or '.join(outside)}:", "        return Choice(None, None, False, False)", *whole,
+        *(f"    {name} = lambda: {_text(expression, sizes)}" for name, expression in program.sizes),
+        f"    return _choice({_all(program.inside, sizes)}, [",
+        *(f"        lambda: {_text(fact, sizes)}," for fact in program.facts), "    ], [",
+        *(f"        {_all(guard, sizes)}," for guard in program.guards), "    ])", ""])
 
 
-def _plain(lines: list[str]) -> str:
-    return "\n".join(lines).replace("\\", "/").replace('"""', "'''")
+def _listed(items: Iterable[str]) -> str:
+    return f"({''.join(f'{chr(10)}    {item},' for item in items)}\n)"
 
 
-def _listed(items: list[str]) -> str:
-    return "(\n" + "".join(f"    {item},\n" for item in items) + ")" if items else "()"
+def _all(conditions: Iterable[Expression], sizes: set[str]) -> str:
+    return "lambda: " + (" and ".join(f"({_text(condition, sizes)})" for condition in conditions) or "True")
 
 
 class _Python(ast.NodeTransformer):
-    """Expressions call the module's own functions."""
+    """Expressions call the module's own functions, and the sizes, which are functions as well."""
+
+    def __init__(self, sizes: set[str]) -> None:
+        self.sizes = sizes
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Call(node, [], []) if node.id in self.sizes else node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         assert isinstance(node.func, ast.Name)
         return ast.Call(ast.Name("_" + node.func.id), [self.visit(argument) for argument in node.args], [])
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        left, right = self.visit(node.left), self.visit(node.right)
-        name = _CALLS.get(type(node.op))
-        return ast.BinOp(left, node.op, right) if name is None else ast.Call(ast.Name(name), [left, right], [])
+        is_small = isinstance(node.right, ast.Constant) and node.right.value in range(LARGEST_POWER)
+        if isinstance(node.op, ast.Pow | ast.LShift | ast.RShift) and not is_small:
+            raise MisuseError(f"the dispatcher has no form in Python: {ast.unparse(node):.80} may be a huge number")
+        return self.generic_visit(node)  # type: ignore[return-value]
 
 
-def _text(expression: Expression) -> str:
-    return ast.unparse(_Python().visit(ast.parse(expression.text, mode="eval").body))
+def _text(expression: Expression, sizes: set[str]) -> str:
+    return ast.unparse(_Python(sizes).visit(ast.parse(expression.text, mode="eval").body))

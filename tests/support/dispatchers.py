@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration
@@ -15,15 +13,13 @@ from seqtune.kernels.registry import kernel
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import Fact
-from seqtune.predictor.dispatch.rule import Rule
-from seqtune.predictor.dispatch.tree import Tree
+from seqtune.predictor.dispatch.rule import Rule, Tree
 
 
 def by_size(name: str, rows: int, members: Sequence[Configuration], device: Device | None, *domain: str) -> Dispatcher:
     """The dispatcher that prefers the second of two members where the feature `name` is above `rows`."""
     family = kernel(members[0].kernel)
-    tree = Tree(np.zeros(1, np.int64), np.array([[0, 1], [1, 0]]))
-    rule = Rule(2, (Fact(name, Expression(name)),), np.zeros(1, np.int64), np.array([rows]), (tree,), 1)
+    rule = Rule(2, (Fact(name, Expression(name)),), ((0, rows),), (Tree((0,), ((0, 1), (1, 0))),), 1)
     return Dispatcher.of(members, {family.name: family}, device, rule,
                          Domain.parse(operation(family.operation), domain))
 

@@ -17,8 +17,7 @@ from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import Fact, fact_columns, facts_of
-from seqtune.predictor.dispatch.rule import Rule
-from seqtune.predictor.dispatch.tree import LEVELS, Tree
+from seqtune.predictor.dispatch.rule import LEVELS, Rule, Tree
 
 
 def configurations(kernels: Sequence[Kernel], device: Device, problems: Sequence[Problem], count: int,
@@ -40,10 +39,12 @@ def random_rule(facts: Sequence[Fact], values: NDArray[np.int64], members: int, 
     test_facts = generator.integers(len(facts), size=tests)
     trees = []
     for depth in (0, 1, 2, 3, 5, 7):
-        trees.append(Tree(generator.integers(tests, size=2**depth - 1),
-                          generator.integers(-LEVELS, LEVELS + 1, size=(2**depth, members)), 10 ** (depth % 3)))
+        leaves = generator.integers(-LEVELS, LEVELS + 1, size=(2**depth, members)).tolist()
+        trees.append(Tree(tuple(generator.integers(tests, size=2**depth - 1).tolist()), tuple(map(tuple, leaves)),
+                          10 ** (depth % 3)))
     thresholds = values[generator.integers(len(values), size=tests), test_facts]
-    return Rule(members, tuple(facts), test_facts, thresholds, tuple(trees), 7)
+    return Rule(members, tuple(facts), tuple(zip(test_facts.tolist(), thresholds.tolist(), strict=True)), tuple(trees),
+                7)
 
 
 def random_dispatcher(domain: Domain, kernels: Sequence[Kernel], device: Device, members: int = 6, tests: int = 120,

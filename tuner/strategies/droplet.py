@@ -120,16 +120,16 @@ def faster(samples: Sequence[float], than: Sequence[float]) -> float:
 
 def student_tail(t: float, freedom: float) -> float:
     """The probability P(T > t) of Student's t-distribution with `freedom` degrees of freedom."""
-    tail = 0.5 * _beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+    tail = 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
     return tail if t > 0 else 1 - tail
 
 
-def _beta(x: float, a: float, b: float) -> float:
+def incomplete_beta(x: float, a: float, b: float) -> float:
     """The regularised incomplete beta function I_x(a, b)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # the fraction converges slowly here, and its mirror image quickly
-        return 1 - _beta(1 - x, b, a)
+        return 1 - incomplete_beta(1 - x, b, a)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
     fraction = d

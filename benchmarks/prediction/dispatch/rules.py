@@ -23,9 +23,9 @@ from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import fact_columns, facts_of
 from seqtune.predictor.dispatch.goal import Goal
+from seqtune.predictor.dispatch.learning import learn_rule
 from seqtune.predictor.dispatch.matrix import WORST
-from seqtune.predictor.dispatch.rule import Rule, learn_rule
-from seqtune.predictor.dispatch.tree import Whole
+from seqtune.predictor.dispatch.rule import Rule, Whole
 
 from .find_dbs import SolverTimes
 from .sets import greedy_set

@@ -17,7 +17,7 @@ from seqtune.kernels.task import Floats
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.matrix import WORST
 from seqtune.predictor.dispatch.members import choose_members
-from seqtune.predictor.dispatch.tree import Whole
+from seqtune.predictor.dispatch.rule import Whole
 
 from .find_dbs import SolverTimes
 

@@ -67,11 +67,10 @@ def validity_row(target: str, shapes: int = SHAPES, seed: int = 0) -> ValidityRo
             with suppress(MisuseError):
                 members.update(dict.fromkeys(SearchSpace(family, problem, device).sample(generator, 1)))
     chosen = [list(members)[index] for index in generator.permutation(len(members))[:MEMBERS].tolist()]
-    empty = np.zeros(0, np.int64)
-    dispatcher = Dispatcher.of(chosen, kernels, device, Rule(len(chosen), (), empty, empty, ()), domain)
+    dispatcher = Dispatcher.of(chosen, kernels, device, Rule(len(chosen)), domain)
     while counts[0] < shapes:
         counts += _counted(dispatcher, kernels, domain.sample(min(TOGETHER, shapes - int(counts[0])), generator))
-    counts += _counted(dispatcher, kernels, ProblemColumns.of(list(domain.corners())))
+    counts += _counted(dispatcher, kernels, domain.corners())
     return ValidityRow(target, *counts.tolist())
 
 

@@ -42,8 +42,8 @@ def given(result: Dispatched) -> str:
 
 def ways(result: Dispatched) -> list[tuple[str, Bound]]:
     """The bounds that are known, each with the way of using the kernels that it is for, in words."""
-    bounds = {} if result.bounds is None else result.bounds.ways()
-    return [(_WAYS[name], bound) for name, bound in bounds.items() if bound is not None]
+    bounds = [(words, getattr(result.bounds, name, None)) for name, words in _WAYS.items()]
+    return [(words, bound) for words, bound in bounds if bound is not None]
 
 
 def page(result: Dispatched) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,7 @@ class Dispatched:
         return {"operation": self.operation, "device": self.device, "goal": self.goal, "kernels": self.kernels,
                 "curve": [point.to_json() for point in self.curve],
                 "members": [served.to_json() for served in self.served], "rule": self.rule,
-                "losses": dict(self.losses), "bounds": None if self.bounds is None else self.bounds.to_json(),
+                "losses": dict(self.losses), "bounds": None if self.bounds is None else asdict(self.bounds),
                 "deserving": [own.to_json() for own in self.deserving],
                 "unsure": [problem.key for problem in self.unsure], "measuring": self.measuring.to_json(),
                 "files": [str(path) for path in self.files], "notes": list(self.notes)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,10 +27,10 @@ from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import Fact, fact_columns, facts_of
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.guards import Guard
+from seqtune.predictor.dispatch.learning import learn_rule
 from seqtune.predictor.dispatch.matrix import WORST, Matrix
 from seqtune.predictor.dispatch.members import MemberSet, choose_members, generalises, knee
 from seqtune.predictor.dispatch.python_file import python_file
-from seqtune.predictor.dispatch.rule import learn_rule
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.run.plan import TuningOptions
 
@@ -50,7 +50,6 @@ WORTH = 0.1  # log of the gain from which on a shape deserves a kernel of its ow
 PROOF = 0.5  # share of the time that is kept for the bound
 LEARNING = 10  # shapes for each of which one is searched, where no checkpoint answers
 LEARNING_TIME = 0.4  # share of the time for the matrix that these searches take at most
-SAMPLE = 1000  # random shapes of the domain: some of these, or of the given ones, must have a valid candidate
 HELD_OUT = 0.25  # share of the shapes of existing data that is kept for the bound
 
 
@@ -96,15 +95,11 @@ class Chooser:
     @classmethod
     def of(cls, question: Question, matrix: Matrix, kernels: Mapping[str, Kernel], device: Device, domain: Domain,
            defaults: Sequence[Configuration] = ()) -> Chooser:
-        """Prove what can be proved. Raises MisuseError for too few candidates, or if none is valid in the domain."""
+        """Prove what can be proved. Raises MisuseError for too few candidates."""
         count = len(matrix.candidates)
         if question.kernels is not None and question.kernels > count:
             raise MisuseError(f"{question.kernels} kernels are asked for, and the shapes have {count} candidates")
         guards = [Guard.of(each, kernels[each.kernel], device) for each in matrix.candidates] if kernels else []
-        given = ProblemColumns.of(matrix.problems)
-        if guards and not _is_valid(guards, given.take(np.flatnonzero(domain.contains(given)))) and not _is_valid(
-                guards, domain.sample(SAMPLE, np.random.default_rng(question.seed))):
-            raise MisuseError(f"no candidate is valid for any shape of the domain: {'; '.join(domain.texts())}")
         numbers = {candidate: number for number, candidate in enumerate(matrix.candidates)}
         return cls(question, device, kernels, domain, np.array([guard.is_proved(domain) for guard in guards], bool),
                    np.array([numbers.get(each, -1) for each in defaults] or [-1] * len(matrix.problems)))
@@ -216,19 +211,17 @@ def _serving(matrix: Matrix, steps: tuple[MemberSet, ...]) -> tuple[int, ...]:
     return members
 
 
-def _is_valid(guards: Sequence[Guard], columns: ProblemColumns) -> bool:
-    """Whether any member is valid for any of the problems."""
-    return any(guard.holds(columns).any() for guard in guards)
-
-
 def domain_of(question: Question, problems: Sequence[Problem]) -> Domain:
     """The domain that the question declares; the ranges of the shapes are those of features that it does not name."""
     domain = Domain.of_shapes(problems)
     if question.domain:
         domain = Domain.parse(question.operation, question.domain, domain)
-    outside = int((~domain.contains(ProblemColumns.of(problems))).sum())
-    if outside:
-        question.note(f"{outside} of {len(problems)} shapes are outside of the domain")
+    inside = int(domain.contains(ProblemColumns.of(problems)).sum())
+    if inside < len(problems):
+        question.note(f"{len(problems) - inside} of {len(problems)} shapes are outside of the domain and are left out")
+    if inside < 2:
+        raise MisuseError(f"{inside} of {len(problems)} shapes are in the domain {'; '.join(domain.texts()):.300}; a "
+                          "rule needs several")
     return domain
 
 
@@ -237,6 +230,8 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     whole = measuring.deadline
     measuring.deadline = whole.part(1 - PROOF) if question.fresh else whole
     domain = domain_of(question, [*shapes])
+    kept = domain.contains(ProblemColumns.of([*shapes])).tolist()
+    shapes = {problem: weight for (problem, weight), inside in zip(shapes.items(), kept, strict=True) if inside}
     fresh = domain.draw(question.fresh, np.random.default_rng(question.seed), [*shapes], np.array([*shapes.values()]))
     known = known_here(shapes, measuring.device, question.checkpoint, partial(measuring.seconds, own=False),
                        question.note)
@@ -293,7 +288,7 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
         question.note(f"{len(shapes) - len(problems)} of {len(shapes)} shapes have no times in the data and are left "
                       "out")
     domain = domain_of(question, problems)
-    held, rest = _split(question, len(problems))
+    held, rest = _split(question, np.flatnonzero(domain.contains(ProblemColumns.of(problems))))
     if whole is None:
         known = Known(device, [tasks[row] for row in rest], shares(
             [1.0 if shapes is None else shapes[problems[row]] for row in rest]))
@@ -327,10 +322,10 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
         len(matrix.problems), len(matrix.candidates), matrix.known, 0, True), notes)
 
 
-def _split(question: Question, count: int) -> tuple[list[int], list[int]]:
+def _split(question: Question, shapes: NDArray[np.int64]) -> tuple[list[int], list[int]]:
     """The shapes of existing data that are held out, drawn evenly, and the others; none is if they bear no bound."""
-    most = min(question.fresh, int(HELD_OUT * count))
-    order = np.random.default_rng(question.seed).permutation(count)
+    most = min(question.fresh, int(HELD_OUT * len(shapes)))
+    order = np.random.default_rng(question.seed).permutation(shapes)
     held = np.sort(order[:most if most >= FEWEST else 0])
     return held.tolist(), np.setdiff1d(order, held).tolist()
 
@@ -369,7 +364,7 @@ def finish(chooser: Chooser, chosen: Chosen, losses: Losses, measured: Measured,
     if not dispatcher.promised:
         notes.append("the candidates' kernels have no constraints here, so their validity is not promised")
     evidence = {"curve": [point.to_json() for point in curve],
-                "bounds": None if bounds is None else bounds.to_json(), "notes": notes}
+                "bounds": None if bounds is None else asdict(bounds), "notes": notes}
     dispatcher = replace(dispatcher, evidence=evidence)
     files = write_files(question, dispatcher, notes)
     rule = dispatcher.rule.text([f"{number}: {member.kernel} {member.brief()}"

@@ -70,4 +70,3 @@ def test_the_part_where_a_rule_is_sure_has_its_own_bound() -> None:
     assert (bounds.rule.within, bounds.raced.within, bounds.sure.within, bounds.sure.shapes) == (8, 12, 8, 8)
     hardly = Bounds.of(first, raced, np.arange(16) < 7)
     assert hardly.sure is None, "seven shapes say too little"
-    assert hardly.to_json()["sure"] is None

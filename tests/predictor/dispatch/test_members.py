@@ -16,7 +16,7 @@ from seqtune.predictor.dispatch.facts import Fact
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.matrix import Matrix
 from seqtune.predictor.dispatch.members import MemberSet, choose_members, generalises, knee
-from seqtune.predictor.dispatch.tree import Whole
+from seqtune.predictor.dispatch.rule import Whole
 
 FACTS = (Fact("m", Expression("m")), Fact("n", Expression("n")))
 

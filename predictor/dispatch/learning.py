@@ -1,0 +1,301 @@
+"""Learning of rules: one small tree, or boosted trees where these lose less on shapes that they did not see.
+
+Trees are boosted (Friedman 2001, with second derivatives as in XGBoost) on tests, which are facts with thresholds. Two
+losses are added: the cross entropy with the members that are nearly the best, weighted with what is at stake, which
+finds good splits, and the expected regret of a choice drawn by the scores, which is what counts. The numbers of leaves
+are rounded to few levels before the next tree grows, so that it corrects the rounding. Tests are chosen first, by
+their gain in a few trees on a part of the shapes, since facts and thresholds take room in a file as trees do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtune.errors import MisuseError
+from seqtune.kernels.task import Floats
+
+from .facts import Fact
+from .goal import Goal
+from .rule import LEVELS, Rule, Tree, Whole
+
+Held = NDArray[np.float32]  # whether tests hold, 0 or 1: (shape, test)
+
+ROOM = 13_300  # bytes of a rule, so that a file of C has at most 20,000 of them
+FACT_BYTES, TEST_BYTES, TREE_BYTES = 25, 9, 18  # in a file of C, beside the text of an expression and of a tree
+SINGLE_BYTES = 2000  # of the facts and tests among which a single tree chooses
+FOLDS = 3  # of the shapes, to find out whether boosted trees are better than a single one
+MANY = 4000  # shapes from which on they are
+LEAST_GAIN = 0.002  # of the goal's loss, for which a rule may be larger
+UNSURE = 0.2  # share of the weight of the shapes whose choice counts as not sure: those with the least lead
+
+NEAR = 0.14  # of the mean stake: differences below it hardly count, about the noise of a label
+REGRET = 1.5  # weight of the expected regret beside the cross entropy
+UNIT = 1024  # by which scores are multiplied to be whole numbers
+LEAST_SHAPES = 3  # in a leaf
+SMOOTHING = 1.0  # added to second derivatives: leaves of few shapes stay near 0
+SHAPES_PER_LEAF = 60  # on average, of the deepest trees
+SINGLE_DEPTH = 4  # of a tree that people read
+LEAST_SAVED = 0.02  # of the mean stake: what a split of such a tree saves at least
+DEEPEST, MOST_TREES, FEWEST_TREES = 7, 40, 3
+TREE_SHARE, TEST_SHARE = 0.8, 0.5  # of the shapes and of the tests that a tree sees
+FIRST_SHAPES, FIRST_TREES, FIRST_DEPTH = 6000, 10, 5  # of the trees that choose tests
+COARSE, FINE = 16, 32  # thresholds of a fact: to choose facts, and then to choose tests
+MOST_FACTS, MOST_TESTS = 32, 300
+
+
+def learn_rule(values: Whole, slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact], *,
+               room: int = ROOM, seed: int = 0) -> Rule:
+    """Learn a rule of at most about `room` bytes in a file, from shapes whose slowness is known; the smallest good one.
+
+    The rule has those of the facts that its trees read, so a shape's values are those of `rule.facts`. Raises
+    MisuseError.
+
+    Shapes: `values` (shape, fact), `slowness` (shape, member), log(time / best time), `weights` (shape,).
+    """
+    count, members = slowness.shape
+    if not count or len(values) != count or not np.isfinite(slowness).all():
+        raise MisuseError(f"a rule needs the slowness of every member at every shape (found {slowness.shape})")
+    if members == 1 or not len(facts) or np.ptp(goal.stakes(slowness), axis=1).max() <= 0:
+        return Rule(members)
+    learner = _Learner(values, slowness, weights, goal, facts, room, seed)
+    rule = learner.learn(np.arange(count), count > MANY or learner.cross_fit(FOLDS)[0])
+    leads = rule.leads(rule.scores(learner.values_of(rule)))
+    order = np.argsort(leads, kind="stable")
+    unsure = int(np.searchsorted(np.cumsum(weights[order]), UNSURE * weights.sum()))
+    return replace(rule, sure=int(leads[order[min(unsure, count - 1)]]))
+
+
+def cross_fitted(values: Whole, slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact],
+                 folds: int = 5, seed: int = 0, *, room: int = ROOM) -> Whole:
+    """The members that a rule learned without the shape's fold puts first and second: (shape, 2).
+
+    With a single member, both are member 0.
+    """
+    count, members = slowness.shape
+    if members == 1 or not len(facts):
+        return np.tile(np.array([0, min(1, members - 1)]), (count, 1))
+    return _Learner(values, slowness, weights, goal, facts, room, seed).cross_fit(folds)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Learner:
+    """Learns rules from some of the shapes."""
+
+    values: Whole
+    slowness: Floats
+    weights: Floats
+    goal: Goal
+    facts: Sequence[Fact]
+    room: int
+    seed: int
+
+    def values_of(self, rule: Rule) -> Whole:
+        """The values of the rule's own facts, (shape, fact)."""
+        return self.values[:, [self.facts.index(fact) for fact in rule.facts]]
+
+    def learn(self, rows: Whole, boosted: bool) -> Rule:
+        """Learn a rule from the shapes `rows`: as many boosted trees as have room, or one small tree."""
+        values, members = self.values[rows], self.slowness.shape[1]
+        losses = Losses.of(self.goal.stakes(self.slowness[rows]), self.weights[rows])
+        prices = np.array([FACT_BYTES + 2 * len(fact.expression.text) for fact in self.facts], np.int64)
+        tests = choose_tests(values, losses, prices, self.room // 2 if boosted else SINGLE_BYTES, self.seed)
+        if boosted and len(tests):
+            room = self.room - int(prices[np.unique(tests[:, 0])].sum()) - TEST_BYTES * len(tests)
+            for depth in reversed(range(1, deepest(len(values)) + 1)):  # the deepest of which there is room for a few
+                count = max(1, min(MOST_TREES, room // (((2 + (members + 1) // 2) << depth) + TREE_BYTES)))
+                if count >= FEWEST_TREES:
+                    break
+            trees = boost(holding(tests, values), losses, count, depth, self.seed)[0]
+        else:
+            trees = [single(holding(tests, values), losses)]
+        used = np.unique([test for tree in trees for test in tree.tests]).astype(np.int64)
+        kept = np.unique(tests[used, 0])
+        numbered = [(int(np.searchsorted(kept, fact)), threshold) for fact, threshold in tests[used].tolist()]
+        return Rule(members, tuple(self.facts[fact] for fact in kept.tolist()), tuple(numbered), tuple(
+            replace(tree, tests=tuple(np.searchsorted(used, tree.tests).tolist())) for tree in trees))
+
+    def cross_fit(self, count: int) -> tuple[bool, Whole]:
+        """Whether boosted trees lose less on shapes that they did not see than a single one, and what is chosen.
+
+        These are the first and the second member of each shape, by rules learned without its fold: (shape, 2).
+        """
+        shapes = len(self.values)
+        folds = np.random.default_rng(self.seed).permutation(shapes) % min(count, shapes)
+        enough = self.goal.loss(self.slowness.min(axis=1), self.weights) + LEAST_GAIN
+        best, least, chosen = False, np.inf, np.empty(0, np.int64)
+        for boosted in (False, True):
+            picks = np.tile(np.array([0, 1]), (shapes, 1))
+            for fold in range(folds.max() + 1 if shapes > 1 else 0):
+                rule, held = self.learn(np.flatnonzero(folds != fold), boosted), folds == fold
+                picks[held] = np.argsort(rule.scores(self.values_of(rule)[held]), axis=1, kind="stable")[:, :2]
+            loss = self.goal.loss(self.slowness[np.arange(shapes), picks[:, 0]], self.weights)
+            if loss < least - LEAST_GAIN:
+                best, least, chosen = boosted, loss, picks
+            if loss <= enough:
+                break
+        return best, chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """What the trees minimise, in units of the mean stake. Shapes: (shape, member), but for (shape,) weights."""
+
+    regret: Floats
+    weights: Floats
+    wanted: Floats  # the probability that each member is a good answer
+    stakes: Floats  # (shape, 1) weight of the cross entropy
+
+    @classmethod
+    def of(cls, costs: Floats, weights: Floats) -> Losses:
+        """The losses for the cost of every member at every shape."""
+        weights = weights / weights.mean()
+        regret = costs - costs.min(axis=1, keepdims=True)
+        stakes = regret.mean(axis=1) * weights
+        regret = regret / max(float(stakes.mean()), 1e-12)
+        wanted = np.exp(-regret / NEAR)
+        return cls(regret, weights, wanted / wanted.sum(axis=1, keepdims=True),
+                   (stakes / max(float(stakes.mean()), 1e-12))[:, None])
+
+    def derivatives(self, scores: Floats) -> Held:
+        """The first derivatives by the scores, of which the lowest is chosen, bounds of the second ones, and a one.
+
+        Shapes: (shape, member) to (shape, 2 members + 1).
+        """
+        likely = np.exp(scores.min(axis=1, keepdims=True) - scores)
+        likely /= likely.sum(axis=1, keepdims=True)
+        more = self.regret - (likely * self.regret).sum(axis=1, keepdims=True)
+        weights = REGRET * self.weights[:, None] * likely
+        first = self.stakes * (self.wanted - likely) - weights * more
+        second = self.stakes * np.maximum(2 * likely * (1 - likely), 1e-3) + weights * (1 - likely) * np.abs(more)
+        return np.concatenate([first, second, np.ones((len(scores), 1))], axis=1).astype(np.float32)
+
+
+def boost(held: Held, losses: Losses, count: int, depth: int, seed: int) -> tuple[list[Tree], Floats]:
+    """Grow `count` trees over the tests that hold. The result has what each test gained, too: (test,)."""
+    generator = np.random.default_rng(seed)
+    shapes, members = losses.regret.shape
+    rate, scores, trees, gains = min(0.4, 6 / count), np.zeros((shapes, members)), [], np.zeros(held.shape[1])
+    for _ in range(count):
+        sums = losses.derivatives(scores)
+        rows = np.sort(generator.permutation(shapes)[:max(int(TREE_SHARE * shapes), min(shapes, 20))])
+        tests = np.sort(generator.permutation(held.shape[1])[:max(1, int(TEST_SHARE * held.shape[1]))])
+        nodes, leaf = _grow(held, sums, rows, tests, depth, gains)
+        totals = np.stack([np.bincount(leaf[rows], column, 1 << depth) for column in sums[rows].T], axis=1)
+        leaves = -rate * totals[:, :members] / (totals[:, members:-1] + SMOOTHING)
+        leaves -= leaves.mean(axis=1, keepdims=True)
+        largest = min(float(np.abs(leaves).max()), 3 * float(np.sqrt((leaves**2).mean())))
+        scale = max(1, int(np.ceil(largest * UNIT / LEVELS)))
+        levels = np.clip(np.rint(leaves * UNIT / scale), -LEVELS, LEVELS).astype(np.int64)
+        scores += levels[leaf] * (scale / UNIT)
+        trees.append(_tree(nodes, levels, scale))
+    return trees, gains
+
+
+def _tree(nodes: Whole, levels: Whole, scale: int) -> Tree:
+    return Tree(tuple(nodes.tolist()), tuple(map(tuple, levels.tolist())), scale)
+
+
+def _grow(held: Held, sums: Held, rows: Whole, tests: Whole, depth: int, gains: Floats) -> tuple[Whole, Whole]:
+    """The tests of a complete tree's nodes and the leaf of every shape, by the shapes `rows` and some tests.
+
+    `sums` are those of `Losses.derivatives`. What each test gains is added to `gains`.
+    """
+    nodes = np.zeros((1 << depth) - 1, np.int64)
+    node = np.zeros(len(held), np.int64)
+    for level in range(depth):
+        for number in range((1 << level) - 1, (2 << level) - 1):
+            own = rows[node[rows] == number]
+            if len(own) < 2 * LEAST_SHAPES:
+                continue
+            total = sums[own].sum(axis=0)
+            right = held[np.ix_(own, tests)].T @ sums[own]
+            left = total - right
+            gain = _worth(left) + _worth(right) - _worth(total[None])
+            gain[(left[:, -1] < LEAST_SHAPES) | (right[:, -1] < LEAST_SHAPES)] = -1.0
+            best = int(np.argmax(gain))
+            if gain[best] > 0:
+                nodes[number] = tests[best]
+                gains[tests[best]] += gain[best]
+        node = 2 * node + 1 + (held[np.arange(len(held)), nodes[node]] > 0)
+    return nodes, node - len(nodes)
+
+
+def _worth(sums: Held) -> Floats:
+    """How much the losses fall where the best number is added to the scores: (test, 2 members + 1) to (test,)."""
+    members = sums.shape[1] // 2
+    return np.asarray((sums[:, :members]**2 / (sums[:, members:-1] + SMOOTHING)).sum(axis=1), np.float64)
+
+
+def single(held: Held, losses: Losses) -> Tree:
+    """Grow one small tree whose leaves order the members by their regret there; splits that save little are undone."""
+    depth = min(SINGLE_DEPTH, deepest(len(held))) if held.shape[1] else 0
+    nodes, leaf = _grow(held, losses.derivatives(np.zeros_like(losses.regret)), np.arange(len(held)),
+                        np.arange(held.shape[1]), depth, np.zeros(held.shape[1]))
+    weighted = losses.regret * losses.weights[:, None] / len(held)
+    costs = np.stack([np.bincount(leaf, column, 1 << depth) for column in weighted.T], axis=1)
+    pruned, least = costs.copy(), costs.min(axis=1)
+    for level in reversed(range(depth)):
+        size = 1 << (depth - level)  # leaves below each node of the level
+        for number in range(1 << level):
+            below = slice(number * size, (number + 1) * size)
+            together = costs[below].sum(axis=0)
+            if together.min() - least[below].sum() < LEAST_SAVED:
+                pruned[below], least[below] = together, together.min() / size
+                nodes[(1 << level) - 1 + number] = nodes[0]
+    if (pruned == pruned[0]).all():
+        nodes, pruned = nodes[:0], pruned[:1]
+    more = pruned - pruned.min(axis=1, keepdims=True)  # its root tells small differences apart
+    levels = np.rint(2 * LEVELS * (more / max(float(more.max()), 1e-12)) ** 0.25).astype(np.int64) - LEVELS
+    return _tree(nodes, levels, UNIT)
+
+
+def choose_tests(values: Whole, losses: Losses, prices: Whole, room: int, seed: int) -> Whole:
+    """The tests that gain most, of facts that gain most; they and their facts take at most `room` bytes.
+
+    `prices` are the bytes of each fact. A test is the number of a fact and a threshold: (test, 2).
+    """
+    part = np.sort(np.random.default_rng(seed).permutation(len(values))[:FIRST_SHAPES])
+    losses = Losses(losses.regret[part], losses.weights[part], losses.wanted[part], losses.stakes[part])
+    tests, gains = _tried(values[part], losses, range(values.shape[1]), COARSE, seed)
+    by_fact = np.bincount(tests[:, 0], gains, values.shape[1])
+    best = np.argsort(-by_fact / np.sqrt(prices), kind="stable")[:MOST_FACTS]
+    best = best[(by_fact[best] > 0) & (np.cumsum(prices[best]) <= room // 2)]
+    tests, gains = _tried(values[part], losses, np.sort(best).tolist(), FINE, seed + 1)
+    most = min(MOST_TESTS, (room - int(prices[best].sum())) // TEST_BYTES)
+    kept = np.argsort(-gains, kind="stable")[:most]
+    return tests[np.sort(kept[gains[kept] > 0])]
+
+
+def _tried(values: Whole, losses: Losses, facts: Sequence[int], most: int, seed: int) -> tuple[Whole, Floats]:
+    """At most `most` tests of each fact, and what each gains in a few trees."""
+    tests = np.array([(fact, cut) for fact in facts for cut in _cuts(values[:, fact], most).tolist()],
+                     np.int64).reshape(-1, 2)
+    if not len(tests):
+        return tests, np.zeros(0)
+    depth = min(FIRST_DEPTH, deepest(len(values)) + 1)
+    return tests, boost(holding(tests, values), losses, FIRST_TREES, depth, seed)[1]
+
+
+def _cuts(column: Whole, most: int) -> Whole:
+    """Thresholds between neighbouring values of a fact, with about equally many shapes between them."""
+    distinct, counts = np.unique(column, return_counts=True)
+    low, high = distinct[:-1], distinct[1:]
+    if len(low) > most:
+        shares = np.cumsum(counts)[:-1] / len(column)
+        kept = np.unique(np.searchsorted(shares, (np.arange(most) + 0.5) / most).clip(max=len(low) - 1))
+        low, high = low[kept], high[kept]
+    return np.asarray(low // 2 + high // 2 + (low % 2 + high % 2) // 2)
+
+
+def holding(tests: Whole, values: Whole) -> Held:
+    """Whether each test holds at each shape."""
+    return np.asarray(values[:, tests[:, 0]] > tests[:, 1], np.float32)
+
+
+def deepest(shapes: int) -> int:
+    """The depth of trees for this many shapes."""
+    return int(np.clip(np.log2(max(shapes, 1) / SHAPES_PER_LEAF * 2), 1, DEEPEST))
