@@ -42,6 +42,11 @@ class MemberSet:
     rule: float  # of the member that the rule puts first
     second: float  # of the better one of its first two
 
+    @property
+    def kernels(self) -> int:
+        """The number of members."""
+        return len(self.members)
+
 
 def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
                    valid_everywhere: NDArray[np.bool_] | None = None, seed: int = 0) -> Iterator[MemberSet]:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from seqtune.api.dispatching.results import CurvePoint, Dispatched, Measured, OwnKernel, Served
+from seqtune.api.dispatching.results import Dispatched, Measured, OwnKernel, Served
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.dispatch.bound import Bounds
+from seqtune.predictor.dispatch.members import MemberSet
 
 
 def shape(m: int) -> Problem:
@@ -26,9 +27,8 @@ def dispatched(goal: str = "mean") -> Dispatched:
     first, second, third = (member(tile) for tile in (1, 8, 64))
     losses = np.array([0.0, 0.02, 0.3, 0.01, 0.0])
     return Dispatched(
-        "gemm", "llvm:0", goal,
-        (CurvePoint((first,), 0.4, 0.4, 0.4), CurvePoint((first, second), 0.05, 0.08, 0.06),
-         CurvePoint((first, second, third), 0.048, 0.079, 0.055)),
+        "gemm", "llvm:0", goal, (MemberSet((0,), 0.4, 0.4, 0.4), MemberSet((0, 1), 0.05, 0.08, 0.06),
+                                 MemberSet((0, 1, 2), 0.048, 0.079, 0.055)),
         (Served(first, (shape(1), shape(2)), 0.25),
          Served(second, (shape(3), shape(64), shape(128), shape(512)), 0.75)),
         "if m > 2:\n    <b>1</b>\nelse:\n    0", {"rule": 0.07, "single": 0.4, "default": 0.6},

@@ -10,7 +10,7 @@ they lose 0.002, without further challengers 0.003, and without the correction 0
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -28,34 +28,30 @@ ROUNDS = 8
 
 
 def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress: Say,
-         first: Sequence[tuple[int, int]]) -> tuple[Matrix, bool]:
+         first: Iterable[tuple[int, int]]) -> tuple[Matrix, bool]:
     """Measure what decides about up to `most` members, and the cells `first` in any case.
 
     The result is the matrix, and whether there was time for all of it.
     """
-    complete = True
+    wanted, complete = [*first], True
     for done in range(ROUNDS):
-        count = room(known, matrix) // (ROUNDS - done)
-        wanted = dict.fromkeys([] if done else [cell for cell in first if np.isnan(matrix.seconds[cell])])
-        wanted |= dict.fromkeys(decisive(matrix.corrected(), most, count))
+        wanted += decisive(matrix.corrected(), most, room(known, matrix) // (ROUNDS - done))
         if not wanted:
             continue
-        matrix, complete = measure_cells(known, matrix, measuring, [*wanted])
+        matrix, complete = measure_cells(known, matrix, measuring, wanted)
         progress(f"measuring: {matrix.known} of {len(known.tasks)} x {len(matrix.candidates)} pairs of shape and "
                  f"candidate are known, round {done + 1} of {ROUNDS}")
         if not complete:
             break
+        wanted = []
     return matrix.corrected(), complete
 
 
 def complete_members(known: Known, matrix: Matrix, measuring: Measuring,
                      members: Sequence[int]) -> tuple[Matrix, bool]:
     """Measure members on all shapes, those that are expected to be fast first, as far as the limit allows."""
-    gaps = matrix.slowness(optimistic=True)[:, members]
-    order = np.argsort(gaps - gaps.min(axis=1, keepdims=True), axis=None, kind="stable").tolist()
-    missing = [(shape, members[member]) for shape, member in (divmod(index, len(members)) for index in order)
-               if np.isnan(matrix.seconds[shape, members[member]])]
-    matrix, complete = measure_cells(known, matrix, measuring, missing[:room(known, matrix)])
+    cells = decisive(matrix.take(candidates=members), len(members), room(known, matrix))
+    matrix, complete = measure_cells(known, matrix, measuring, [(shape, members[member]) for shape, member in cells])
     return matrix.corrected(), complete
 
 
@@ -67,26 +63,28 @@ def room(known: Known, matrix: Matrix) -> int:
 
 
 def measure_cells(known: Known, matrix: Matrix, measuring: Measuring,
-                  wanted: Sequence[tuple[int, int]]) -> tuple[Matrix, bool]:
+                  wanted: Iterable[tuple[int, int]]) -> tuple[Matrix, bool]:
     """Measure cells (shape, candidate), those of a shape together with its fastest one so far.
 
-    The result is the matrix with them, and whether there was time for all.
+    The result is the matrix with them, and whether there was time for all. Cells that are known stay as they are.
     """
-    by_shape: dict[int, list[int]] = {}
+    by_shape: dict[int, dict[int, None]] = {}
     for shape, candidate in wanted:
-        by_shape.setdefault(shape, []).append(candidate)
+        if np.isnan(matrix.seconds[shape, candidate]):
+            by_shape.setdefault(shape, {})[candidate] = None
     complete = True
-    for shape, own in by_shape.items():
+    for shape, columns in by_shape.items():
         task, times = known.tasks[shape].task, matrix.seconds[shape]
         fastest = [int(np.nanargmin(times))] if np.isfinite(times).any() else []
         try:
-            measuring.compare(task, [matrix.candidates[candidate] for candidate in (*fastest, *own)])
+            measuring.compare(task, [matrix.candidates[candidate] for candidate in (*fastest, *columns)])
         except OutOfTime:
             complete = False
         known.tasks[shape] = MeasuredTask(task, measuring.seconds(task))
         if not complete:
             break
-    known.learn()
+    if by_shape:
+        known.learn()
     return known.matrix(matrix.candidates), complete
 
 

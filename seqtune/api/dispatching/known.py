@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +14,9 @@ from seqtune.data.measured_tasks import measured_tasks
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.predictor.answering import Answering, answering_many, propose_many
-from seqtune.predictor.dispatch.domain import Domain
-from seqtune.predictor.dispatch.guards import Guard
 from seqtune.predictor.dispatch.matrix import Matrix, matrix_of, most_helpful
 from seqtune.predictor.trees.cost_trees import Trees, TreesOptions
 from seqtune.predictor.trees.ranker import Ranker
@@ -29,9 +25,6 @@ from ...errors import CheckpointError, KernelError, MisuseError
 
 FIRST = 5  # candidates that each shape proposes: the best of them lose 0.5 % to the whole space
 FEWEST, MOST = 50, 200  # candidates of a matrix, if the spaces have so many
-UNIVERSAL = 5  # candidates that are valid in the whole domain, of which one may be the fallback
-PROBES = 12  # random shapes of the domain for which they must be valid before that is proved
-PROVED = 50  # proofs that are tried, a tenth of a second each at most
 FIND = "find"  # Record.run of the times of MIOpen's find-dbs, which compare solvers whose settings are unknown
 
 
@@ -63,71 +56,39 @@ class Known:
         """The expected log(time / best time) of configurations of a task; NaN where nothing is known."""
         key = task.problem, numbers.tobytes()
         if key not in self._expected:
-            self._expected[key] = self._asked(task, numbers)
+            checkpoint = self.answerings[task.problem].checkpoint if self.answerings else None
+            self._expected[key] = checkpoint.opinions(task, numbers).slowness if checkpoint is not None else \
+                np.full(len(numbers), np.nan) if self._trees is None else self._trees.slowness(task, numbers)
         return self._expected[key]
-
-    def _asked(self, task: Task, numbers: Numbers) -> Floats:
-        asked = self.answerings.get(task.problem)
-        if asked is not None and asked.checkpoint is not None:
-            return asked.checkpoint.opinions(task, numbers).slowness
-        return np.full(len(numbers), np.nan) if self._trees is None else self._trees.slowness(task, numbers)
 
     def matrix(self, candidates: Sequence[Configuration]) -> Matrix:
         """The matrix of all shapes with these candidates."""
         return matrix_of(self.tasks, candidates, self.weights, self.expect)
 
-    def candidates(self, further: Sequence[Configuration] = ()) -> Matrix:
-        """The matrix of the candidates: the first of each shape, the fastest measured ones, defaults, and `further`.
+    def candidates(self) -> Matrix:
+        """The matrix of the candidates: the first of each shape, the fastest measured ones, and defaults.
 
-        Of more than MOST, those stay that help most by what is expected.
+        Of more than MOST, those stay that help most by what is expected, and one for each shape.
         """
-        count = max(FIRST, min(FEWEST, math.ceil(1.5 * FEWEST / len(self.tasks))))
-        chosen = dict.fromkeys([*further, *(measured.task.default for measured in self.tasks)])
-        for proposed in self._proposals(count):
+        chosen = dict.fromkeys(measured.task.default for measured in self.tasks)
+        for measured in self.tasks:
+            chosen |= dict.fromkeys(measured.fastest(FIRST))
+        for proposed in self._proposals(max(FIRST, min(FEWEST, math.ceil(1.5 * FEWEST / len(self.tasks))))):
             chosen |= dict.fromkeys(proposed)
         matrix = self.matrix([*chosen])
         self._expected.clear()  # the numbers of the kept ones are others
-        kept = most_helpful(matrix.slowness(), self.weights, min(MOST, len(chosen)), range(len(further)))
-        ordered = sorted(kept, key=lambda column: (matrix.candidates[column].kernel, matrix.candidates[column].key))
+        kept = most_helpful(matrix.slowness(), self.weights, min(MOST, len(chosen)))
+        for row in np.flatnonzero(~matrix.valid[:, kept].any(axis=1)):
+            kept.append(int(np.argmin(matrix.slowness()[row])))
+        ordered = sorted({*kept}, key=lambda column: (matrix.candidates[column].kernel, matrix.candidates[column].key))
         return matrix.take(candidates=ordered)  # in an order that does not depend on what is measured already
 
-    def universal(self, domain: Domain, seed: int) -> list[Configuration]:
-        """The UNIVERSAL configurations that are expected to be fastest of those proved valid in the whole domain."""
-        tasks = [measured.task for measured in self.tasks]
-        inside = domain.contains(ProblemColumns.of([task.problem for task in tasks])).tolist()
-        tasks = [task for task, within in zip(tasks, inside, strict=True) if within]
-        try:
-            probes = domain.sample(PROBES, np.random.default_rng(seed)).problems()
-        except MisuseError:  # too few random shapes obey the constraints
-            probes = []
-        try:
-            tasks = sorted([*tasks, *(Task.of(problem, self.device) for _, problem in probes)], key=len)
-        except KernelError:
-            return []
-        shared = [*tasks[0]] if tasks else []
-        for task in tasks[1:]:
-            shared = [configuration for kernel in task.kernels
-                      for own in [[each for each in shared if each.kernel == kernel.name]]
-                      for configuration, number in zip(
-                          own, task.numbers(kernel.name, [dict(each.settings) for each in own]).tolist(), strict=True)
-                      if number >= 0]
-        step = math.ceil(len(shared) / MOST) or 1
-        matrix = self.matrix(shared[::step])
-        order = np.argsort(self.weights @ matrix.slowness(), kind="stable")[:PROVED]
-        ranked, kernels = (matrix.candidates[column] for column in order.tolist()), self.kernels
-        return [*islice((each for each in ranked
-                         if Guard.of(each, kernels[each.kernel], self.device).is_proved(domain)), UNIVERSAL)]
-
     def _proposals(self, count: int) -> list[list[Configuration]]:
-        measured = [known.fastest(FIRST) for known in self.tasks]
         if self.answerings:
             proposed = propose_many([self.answerings[known.problem] for known in self.tasks], count, evidence=False)
-            return [[*fastest, *(each.configuration for each in candidates)]
-                    for fastest, candidates in zip(measured, proposed, strict=True)]
-        if self._trees is None:
-            return measured
-        return [[*fastest, *(known.task[number] for number in self._trees.first(known.task, count).tolist())]
-                for fastest, known in zip(measured, self.tasks, strict=True)]
+            return [[each.configuration for each in candidates] for candidates in proposed]
+        return [] if self._trees is None else [
+            [known.task[number] for number in self._trees.first(known.task, count).tolist()] for known in self.tasks]
 
 
 def known_here(shapes: Mapping[Problem, float], device: Device, checkpoint: str | Path | None,
@@ -143,24 +104,23 @@ def known_here(shapes: Mapping[Problem, float], device: Device, checkpoint: str 
         if checkpoint is not None:
             raise
         answered, unsolved = {}, {}
-    tasks = {problem: asked.task for problem, asked in answered.items()}
     if any(asked.checkpoint is None or not asked.checkpoint.experts for asked in answered.values()):
         if checkpoint is not None:
             raise CheckpointError(f"the checkpoint {checkpoint} expects no times, by which kernels are chosen; name "
                                   "another, or none: trees then learn from what is measured")
         answered = {}
-    for problem in shapes:
-        if not answered and problem not in unsolved:
-            try:
-                tasks[problem] = Task.of(problem, device)
-            except KernelError as error:
-                unsolved[problem] = error
-    lacking = [problem for problem in shapes if problem in unsolved]
-    if len(lacking) == len(shapes):
-        raise unsolved[lacking[0]]
-    if lacking:
-        note(f"{len(lacking)} of {len(shapes)} shapes have no kernel and are left out, such as "
-             f"{lacking[0].brief()}: {unsolved[lacking[0]]}")
+    tasks = {problem: asked.task for problem, asked in answered.items()}
+    for problem in shapes if not answered else ():
+        try:
+            tasks[problem] = Task.of(problem, device)
+        except KernelError as error:
+            unsolved[problem] = error
+    if not tasks:
+        raise next(iter(unsolved.values()))
+    if unsolved:
+        problem, refusal = next(iter(unsolved.items()))
+        note(f"{device.name} has no kernel for {len(unsolved)} of {len(shapes)} shapes, which are left out, such as "
+             f"{problem.brief()}: {refusal}")
     solved = [problem for problem in shapes if problem in tasks]
     return Known(device, [MeasuredTask(tasks[problem], seconds(tasks[problem])) for problem in solved],
                  shares([shapes[problem] for problem in solved]), answered)
@@ -169,8 +129,8 @@ def known_here(shapes: Mapping[Problem, float], device: Device, checkpoint: str 
 def tasks_in_data(data: Dataset, device: Device, operation: str,
                   shapes: Mapping[Problem, float] | None) -> list[MeasuredTask]:
     """What a data set has of an operation's shapes on a device (None: of all). Raises MisuseError if it has none."""
-    own = data.on(device.key)
-    tasks = [measured for part in (False, True) for measured in measured_tasks(own, part, warn=False)
+    tasks = [measured for held_out in (False, True)
+             for measured in measured_tasks(data.on(device.key), held_out, warn=False)
              if measured.problem.type == operation and (shapes is None or measured.problem in shapes)]
     if not tasks:
         raise MisuseError(f"the data have no times of these shapes of {operation} on {device.name}")
@@ -191,9 +151,8 @@ def solver_matrix(data: Dataset, device: Device, operation: str, shapes: Mapping
     table = rows.pivot_table("seconds", "problem", ["kernel", "configuration"], aggfunc="min", fill_value=np.inf)
     problems = [data.known_problems[key] for key in table.index]
     weights = shares([1.0 if shapes is None else shapes[problem] for problem in problems])
-    seconds = table.to_numpy(float)
-    return Matrix(tuple(problems), tuple(configuration(*column) for column in table.columns), seconds,
-                  np.full(seconds.shape, np.nan), weights)
+    return Matrix(tuple(problems), tuple(configuration(*column) for column in table.columns), table.to_numpy(float),
+                  np.full(table.shape, np.nan), weights)
 
 
 def shares(weights: Sequence[float]) -> Floats:

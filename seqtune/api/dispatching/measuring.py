@@ -10,7 +10,7 @@ import math
 import platform
 import time
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,8 +22,7 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
-from seqtune.tuner.measuring.compared_times import FAR, CompareOptions, compare_all
-from seqtune.tuner.measuring.comparison import typical
+from seqtune.tuner.measuring.compared_times import CompareOptions, compare_all
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
@@ -51,6 +50,15 @@ class Measuring:
         """Compare configurations of a task in rounds. Raises OutOfTime at the deadline."""
         compare_all(_Recording(self, task), task.problem, configurations, ROUNDS, self.renew)
 
+    def are_compared(self, task: Task, configurations: Sequence[Configuration]) -> bool:
+        """Whether each of these configurations fails, or is in a comparison of the journal."""
+        versions = {kernel.name: kernel.version for kernel in task.kernels}
+        done = {each for each, look in self.looks(task).items() if look.status is not Status.CORRECT}
+        done.update(record.configuration for record in self.journal.records(task.problem, task.device.key)
+                    if record.run in (CONTEST, AGAIN) and record.is_todays(task.device.toolchain, versions)
+                    and record.may_be_of(task.device))
+        return done.issuperset(configurations)
+
     def search(self, task: Task, left: float, options: TuningOptions) -> int:
         """Search a task for up to TRIALS trials and `left` seconds, without finals; return the number of its trials.
 
@@ -61,18 +69,9 @@ class Measuring:
         self.measured += result.done - result.resumed
         return result.done
 
-    def are_compared(self, task: Task, configurations: Sequence[Configuration]) -> bool:
-        """Whether a session in the journal compared these configurations with each other, or they fail."""
-        versions = {kernel.name: kernel.version for kernel in task.kernels}
-        sessions: dict[str, set[Configuration]] = {}
-        for record in self.journal.records(task.problem, task.device.key, run=CONTEST):
-            if record.is_todays(task.device.toolchain, versions) and record.may_be_of(task.device):
-                sessions.setdefault(record.session, set()).add(record.configuration)
-        looks = self.journal.trials(task.problem, task.device, task.kernels)
-        times = {each: looks[each].seconds if each in looks else 0.0 for each in configurations}
-        limit = FAR * min(times.values(), default=0.0)  # `compare_all` takes no slower ones into the rounds
-        near = {each for each, seconds in times.items() if math.isfinite(seconds) and seconds <= limit}
-        return any(near <= session for session in sessions.values())
+    def looks(self, task: Task) -> dict[Configuration, Measurement]:
+        """The trials and looks of a task that the journal has."""
+        return self.journal.trials(task.problem, task.device, task.kernels)
 
     def seconds(self, task: Task, own: bool = True) -> Floats:
         """What the journal has of a task, by number: seconds, infinite for a failure, NaN if it was not measured.
@@ -90,28 +89,33 @@ class Measuring:
                                 measurement, time.time(), run, platform.node(), self.device.fingerprint, session))
         self.measured += run == LOOK
 
+    def within(self, options: Options) -> Options:
+        """The options with the time that is left. Raises OutOfTime if none is."""
+        if self.deadline.is_over:
+            raise OutOfTime("the time of the dispatch is over")
+        return replace(options, budget=self.deadline.hard.left)
+
 
 class _Recording:
     """A measurer of one task that takes looks from the journal, and stores each measurement at once."""
 
     def __init__(self, measuring: Measuring, task: Task) -> None:
         self.device, self._measuring, self._task = measuring.device, measuring, task
-        self._known = dict(measuring.journal.trials(task.problem, task.device, task.kernels))
-        self._looked: set[Configuration] = set()
+        self._known = measuring.looks(task)
         self._session = uuid.uuid4().hex
+        self._run = LOOK
 
     def measure(self, problem: Problem, configurations: Sequence[Configuration], options: Options,
                 best: float = math.inf) -> Generator[tuple[Configuration, Measurement], None, None]:
-        """Yield looks, those of the journal first. Raises OutOfTime where the time does not reach for all."""
-        again = self._looked.issuperset(configurations)
-        known = {} if again else self._known
-        yield from ((each, known[each]) for each in configurations if each in known)
+        """Yield first looks, those of the journal first; then second ones. Raises OutOfTime at the deadline."""
+        run, known = self._run, self._known
+        self._run, self._known = AGAIN, {}
         missing = [each for each in configurations if each not in known]
-        self._looked.update(configurations)
+        yield from ((each, known[each]) for each in configurations if each in known)
         measured = 0
         for configuration, measurement in self._measuring.measurer.measure(
-                problem, missing, self._within(options), best):
-            self._measuring.store(self._task, configuration, measurement, AGAIN if again else LOOK)
+                problem, missing, self._measuring.within(options), best):
+            self._measuring.store(self._task, configuration, measurement, run)
             measured += 1
             yield configuration, measurement
         if measured < len(missing):
@@ -120,63 +124,35 @@ class _Recording:
     def compare(self, problem: Problem, configurations: Sequence[Configuration], rounds: int,
                 options: Options) -> list[Measurement]:
         """Measure in rounds. Raises OutOfTime."""
-        measured = self._measuring.measurer.compare(problem, configurations, rounds, self._within(options))
+        measured = self._measuring.measurer.compare(problem, configurations, rounds, self._measuring.within(options))
         for configuration, measurement in zip(configurations, measured, strict=True):
             self._measuring.store(self._task, configuration, measurement, CONTEST, self._session)
         return measured
-
-    def _within(self, options: Options) -> Options:
-        """The options with the time that is left. Raises OutOfTime if none is."""
-        if self._measuring.deadline.is_over:
-            raise OutOfTime("the time of the dispatch is over")
-        return replace(options, budget=self._measuring.deadline.hard.left)
 
 
 def journal_seconds(journal: Journal, task: Task, without: Collection[str] = ()) -> Floats:
     """The seconds of a task's configurations by number: infinite for a failure, NaN if it was not measured.
 
-    Sessions that compared configurations are brought to one level by the configurations that they share with earlier
-    ones, since the machine may have been slower in one of them; so are the times of configurations measured alone.
-    Runs of the names `without` do not count.
+    Each session that compared configurations is brought to one level with the earlier ones, since the machine may have
+    been slower in one of them; so are, at last, the times of configurations measured alone. The factor is the median
+    over the better half of the configurations that both have, as in `repeated_times`. Runs of the names `without` do
+    not count.
     """
-    records = [record for record in journal.records(task.problem, task.device.key) if record.run not in without]
     sessions: dict[str, list[Record]] = {}
-    for record in records:
-        if record.run in COMPARED:
-            sessions.setdefault(record.session, []).append(record)
+    for record in journal.records(task.problem, task.device.key):
+        if record.run not in without:
+            sessions.setdefault(record.session if record.run in COMPARED else "alone", []).append(record)
+    alone = sessions.pop("alone", [])
     seconds = np.full(len(task), np.nan)
-    for session in sessions.values():
-        today = times_of(task, session)  # NaN for what another version, toolchain or machine measured
-        seconds = _joined(seconds, np.where(np.isfinite(today), _session_seconds(task, session), today))
-    seconds = _joined(seconds, times_of(task, (record for record in records if record.run not in COMPARED)))
-    failed = [record.configuration for record in journal.trial_records(task.problem, task.device, task.kernels)
-              if record.measurement.status is not Status.CORRECT and record.run not in without]
-    numbers = np.array([number for each in failed if (number := task.find(each)) is not None], np.int64)
-    seconds[numbers[np.isnan(seconds[numbers])]] = np.inf  # crashes and timeouts, which `times_of` leaves out
-    return seconds
-
-
-def _session_seconds(task: Task, session: Iterable[Record]) -> Floats:
-    """The typical seconds of a session by number, of its builds or, of a single build, of its rounds."""
-    builds: dict[int, list[Measurement]] = {}
-    for record in session:
+    for session in (*sessions.values(), alone):
+        others = times_of(task, session)
+        both = np.flatnonzero(np.isfinite(seconds) & np.isfinite(others))
+        better = both[np.argsort(seconds[both], kind="stable")][:(len(both) + 1) // 2]
+        factor = float(np.median(seconds[better] / others[better])) if len(better) else 1.0
+        seconds = np.where(np.isnan(seconds), factor * others, seconds)
+    for record in journal.trial_records(task.problem, task.device, task.kernels):
         number = task.find(record.configuration)
-        if number is not None:
-            builds.setdefault(number, []).append(record.measurement)
-    single = all(len(built) == 1 for built in builds.values())
-    times = typical({number: built[0].samples if single else [measurement.seconds for measurement in built]
-                     for number, built in builds.items()})
-    seconds = np.full(len(task), np.nan)
-    seconds[list(times)] = list(times.values())
+        if record.measurement.status is not Status.CORRECT and record.run not in without and number is not None \
+                and np.isnan(seconds[number]):
+            seconds[number] = np.inf  # crashes and timeouts, which `times_of` leaves out
     return seconds
-
-
-def _joined(seconds: Floats, others: Floats) -> Floats:
-    """The seconds, and those of `others` that are not among them, scaled by what both have.
-
-    The factor is that of the better half of the shared ones, by `seconds`, as in `repeated_times`.
-    """
-    both = np.flatnonzero(np.isfinite(seconds) & np.isfinite(others))
-    better = both[np.argsort(seconds[both], kind="stable")][:(len(both) + 1) // 2]
-    factor = float(np.median(seconds[better] / others[better])) if len(better) else 1.0
-    return np.where(np.isnan(seconds), factor * others, seconds)

@@ -1,35 +1,51 @@
-"""Outputs: the names of the files of a dispatch, and how a file of an earlier dispatch is recognised."""
+"""Outputs: the files of a dispatch, and how those of an earlier dispatch are recognised."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from seqtune.kernels.files import read_bounded
+from seqtune.kernels.files import read_bounded, write_together
+from seqtune.predictor.dispatch.c_file import c_file
+from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.python_file import python_file
 
 from ...errors import FormatError, MisuseError
 
 NAME = "dispatch"  # of the files, and the prefix of the names in C
 ENDINGS = (".json", ".h", ".c", ".py", ".html")
 LARGEST = 20_000_000  # bytes of an earlier file
-MARK = "seqtune dispatch"  # stands in each of the files
-
-
-def output_paths(folder: Path) -> dict[str, Path]:
-    """The paths of the files by ending; that of the page is the last."""
-    return {ending: folder / f"{NAME}{ending}" for ending in ENDINGS}
+MARK = b"seqtune dispatch"  # stands in each of the files
 
 
 def check_replaceable(folder: Path) -> None:
-    """Check that no file with these names was made by anybody else than an earlier dispatch. Raises MisuseError."""
-    for path in output_paths(folder).values():
-        if path.exists() and not _is_ours(path):
-            raise MisuseError(f"{path} was not written by seqtune dispatch, which would replace it; name another "
-                              "folder, or move the file")
-
-
-def _is_ours(path: Path) -> bool:
+    """Check that files with these names, if there are any, are those of an earlier dispatch. Raises MisuseError."""
+    present = [path for path in (folder / f"{NAME}{ending}" for ending in ENDINGS) if path.exists()]
     try:
-        text = read_bounded(path, LARGEST, only_regular=True).decode(errors="replace")
+        if present and MARK in read_bounded(present[0], LARGEST, only_regular=True):
+            return
     except FormatError:
-        return False
-    return MARK in " ".join(text.replace("*", " ").split())  # a comment may break the line between the words
+        pass
+    if present:
+        raise MisuseError(f"{present[0]} was not written by seqtune dispatch, which would replace it; name another "
+                          "folder, or move the file")
+
+
+def write_files(folder: Path, dispatcher: Dispatcher) -> tuple[list[Path], list[str]]:
+    """Write the dispatcher as JSON, C and Python; return the paths, and notes.
+
+    A language that cannot express it gets no file, but a note. Files of an earlier call are removed before.
+    """
+    folder.mkdir(exist_ok=True)
+    json, header, source, module, page = (folder / f"{NAME}{ending}" for ending in ENDINGS)
+    for path in (json, header, source, module, page):
+        path.unlink(missing_ok=True)
+    written, notes = [json], list[str]()
+    for language, paths in (("C", (header, source)), ("Python", (module,))):
+        try:
+            texts = c_file(dispatcher, NAME) if language == "C" else (python_file(dispatcher),)
+            write_together(dict(zip(paths, texts, strict=True)))
+            written += paths
+        except MisuseError as error:
+            notes.append(f"no {language} file is written: {error}")
+    dispatcher.save(json)
+    return written, notes

@@ -10,13 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.say import Say
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
 from seqtune.predictor.dispatch.bound import FEWEST, Bounds
@@ -26,6 +24,8 @@ from seqtune.tuner.measuring.deadline import OutOfTime
 from seqtune.tuner.run.plan import TuningOptions
 
 from ...errors import KernelError, UnpreparedError
+from ..collecting.collection import SECONDS, SECONDS_ELSEWHERE
+from .choosing import Question
 from .measuring import CONTEST, TRIALS, Measuring
 
 FINALISTS = 3  # fastest trials of a fresh shape that are compared with the members
@@ -47,45 +47,49 @@ class Losses:
                          np.array(self.sure, bool), factor, seed=seed)
 
 
-def measure_fresh(measuring: Measuring, problems: Sequence[Problem], dispatcher: Dispatcher,
-                  checkpoint: str | Path | None, seed: int, progress: Say) -> Losses:
+def measure_fresh(question: Question, measuring: Measuring, problems: Sequence[Problem],
+                  dispatcher: Dispatcher) -> Losses:
     """Measure fresh shapes until the deadline. A shape that no kernel solves, or that cannot be made, is left out."""
     losses = Losses()
+    if problems:
+        minutes = len(problems) * (TRIALS + FINALISTS) * SECONDS.get(measuring.device.backend, SECONDS_ELSEWHERE) / 60
+        question.progress(f"bound: {len(problems)} fresh shapes, each searched with {TRIALS} trials, take about "
+                          f"{minutes:.2g} min, less what the journal has")
     for problem in problems:
         try:
-            task = Task.of(problem, measuring.device)
-            _add(losses, measuring, task, dispatcher, checkpoint, seed)
+            _add(losses, question, measuring, Task.of(problem, measuring.device), dispatcher)
         except OutOfTime:
             break
         except (KernelError, UnpreparedError):
             continue
-        progress(f"bound: {len(losses.first)} of {len(problems)} fresh shapes, the rule's member loses "
-                 f"{100 * (1 - math.exp(-losses.first[-1])):.1f} % on {problem.brief()}")
+        question.progress(f"bound: {len(losses.first)} of {len(problems)} fresh shapes, the rule's member loses "
+                          f"{100 * (1 - math.exp(-losses.first[-1])):.1f} % on {problem.brief()}")
     return losses
 
 
-def _add(losses: Losses, measuring: Measuring, task: Task, dispatcher: Dispatcher, checkpoint: str | Path | None,
-         seed: int) -> None:
-    """Search a fresh shape and compare its fastest trials with the members. Raises OutOfTime."""
+def _add(losses: Losses, question: Question, measuring: Measuring, task: Task, dispatcher: Dispatcher) -> None:
+    """Search a fresh shape and compare its fastest trials with the members. Raises OutOfTime, UnpreparedError."""
     done = measuring.search(task, measuring.deadline.left, TuningOptions(
-        seed=seed, seeds=partial(seeds_for, name=checkpoint), slowness=partial(slowness_for, name=checkpoint)))
+        seed=question.seed, seeds=partial(seeds_for, name=question.checkpoint),
+        slowness=partial(slowness_for, name=question.checkpoint)))
     if done < min(TRIALS, len(task)) and measuring.deadline.is_over:
         raise OutOfTime("the time of the dispatch is over")
-    trials = measuring.journal.trials(task.problem, task.device, task.kernels)
-    fastest = sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]
+    trials = measuring.looks(task)
     choice = dispatcher.choose(task.problem)
     members = [dispatcher.members[each] for each in (choice.member, choice.second) if each is not None]
-    wanted = list(dict.fromkeys([*(each for each in members if task.find(each) is not None), *fastest]))
+    wanted = list(dict.fromkeys([*(each for each in members if task.find(each) is not None),
+                                 *sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]]))
     if not measuring.are_compared(task, wanted):
         measuring.compare(task, wanted)
     seconds = measuring.seconds(task)
     times = {each: float(seconds[task.number(each)]) for each in wanted}
     best = min(times.values(), default=math.inf)
-    if math.isfinite(best):
-        losses.first.append(loss(times.get(members[0], math.inf) if members else math.inf, best))
-        winner = raced(measuring, task, members)
-        losses.raced.append(loss(math.inf if winner is None else times.get(winner, math.inf), best))
-        losses.sure.append(choice.sure)
+    if math.isinf(best):
+        raise UnpreparedError(f"nothing runs for {task.problem.brief()}")
+    losses.first.append(loss(times.get(members[0], math.inf) if members else math.inf, best))
+    winner = raced(measuring, task, members)
+    losses.raced.append(loss(math.inf if winner is None else times.get(winner, math.inf), best))
+    losses.sure.append(choice.sure)
 
 
 def raced(measuring: Measuring, task: Task, members: Sequence[Configuration]) -> Configuration | None:

@@ -1,4 +1,4 @@
-"""Dispatched: what `seqtune.api.dispatch` returns. Each part is frozen and can be written as JSON."""
+"""Dispatched: what `seqtune.api.dispatch` returns."""
 
 from __future__ import annotations
 
@@ -13,29 +13,7 @@ from seqtune.predictor.dispatch.bound import Bounds
 
 if TYPE_CHECKING:
     from seqtune.predictor.dispatch.dispatcher import Dispatcher
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """What a number of kernels reaches, as a loss of the goal, cross-validated: each rule is judged on other shapes.
-
-    The kernels themselves were chosen with all given shapes.
-    """
-
-    members: tuple[Configuration, ...]  # in the order in which they were chosen
-    oracle: float  # of the fastest member of each shape
-    rule: float  # of the member that the rule puts first
-    second: float  # of the faster of the rule's first two
-
-    @property
-    def kernels(self) -> int:
-        """The number of members."""
-        return len(self.members)
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {"kernels": self.kernels, "oracle": self.oracle, "rule": self.rule, "second": self.second,
-                "members": [_configuration(member) for member in self.members]}
+    from seqtune.predictor.dispatch.members import MemberSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +24,6 @@ class Served:
     problems: tuple[Problem, ...]
     weight: float  # their share of the run time
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {**_configuration(self.member), "weight": self.weight,
-                "shapes": [problem.key for problem in self.problems]}
-
 
 @dataclass(frozen=True, slots=True)
 class OwnKernel:
@@ -60,11 +33,6 @@ class OwnKernel:
     configuration: Configuration  # the fastest candidate
     gain: float  # time of the rule's member / time of the fastest candidate
     measured: bool  # whether both times were measured, or one is expected
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {"shape": self.problem.key, "gain": self.gain, "measured": self.measured,
-                **_configuration(self.configuration)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +45,6 @@ class Measured:
     measured: int  # cells that this call measured
     complete: bool  # whether all that decides was measured, before the time ended
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object."""
-        return {"shapes": self.shapes, "candidates": self.candidates, "known": self.known, "measured": self.measured,
-                "complete": self.complete}
-
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
@@ -90,7 +53,7 @@ class Dispatched:
     operation: str
     device: str  # its name
     goal: str  # mean, worst or within
-    curve: tuple[CurvePoint, ...]  # from one kernel on
+    curve: tuple[MemberSet, ...]  # from one kernel on, each judged on shapes that its rule did not learn from
     served: tuple[Served, ...]  # the members that ship, in the rule's order of members
     rule: str  # as text
     losses: Mapping[str, float]  # of the goal on the given shapes: `rule`, the best `single` kernel, the `default`
@@ -110,11 +73,15 @@ class Dispatched:
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
         return {"operation": self.operation, "device": self.device, "goal": self.goal, "kernels": self.kernels,
-                "curve": [point.to_json() for point in self.curve],
-                "members": [served.to_json() for served in self.served], "rule": self.rule,
-                "losses": dict(self.losses), "bounds": None if self.bounds is None else asdict(self.bounds),
-                "deserving": [own.to_json() for own in self.deserving],
-                "unsure": [problem.key for problem in self.unsure], "measuring": self.measuring.to_json(),
+                "curve": [{"kernels": each.kernels, "oracle": each.oracle, "rule": each.rule, "second": each.second}
+                          for each in self.curve],
+                "members": [{**_configuration(each.member), "weight": each.weight,
+                             "shapes": [problem.key for problem in each.problems]} for each in self.served],
+                "rule": self.rule, "losses": dict(self.losses),
+                "bounds": None if self.bounds is None else asdict(self.bounds),
+                "deserving": [{"shape": own.problem.key, "gain": own.gain, "measured": own.measured,
+                               **_configuration(own.configuration)} for own in self.deserving],
+                "unsure": [problem.key for problem in self.unsure], "measuring": asdict(self.measuring),
                 "files": [str(path) for path in self.files], "notes": list(self.notes)}
 
 

