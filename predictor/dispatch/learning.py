@@ -71,13 +71,9 @@ def learn_rule(values: Whole, slowness: Floats, weights: Floats, goal: Goal, fac
 
 def cross_fitted(values: Whole, slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact],
                  folds: int = 5, seed: int = 0, *, room: int = ROOM) -> Whole:
-    """The members that a rule learned without the shape's fold puts first and second: (shape, 2).
-
-    With a single member, both are member 0.
-    """
-    count, members = slowness.shape
-    if members == 1 or not len(facts):
-        return np.tile(np.array([0, min(1, members - 1)]), (count, 1))
+    """The members, of several, that a rule learned without the shape's fold puts first and second: (shape, 2)."""
+    if not len(facts):
+        return np.tile(np.array([0, 1]), (len(slowness), 1))
     return _Learner(values, slowness, weights, goal, facts, room, seed).cross_fit(folds)[1]
 
 
@@ -282,12 +278,11 @@ def _tried(values: Whole, losses: Losses, facts: Sequence[int], most: int, seed:
 
 def _cuts(column: Whole, most: int) -> Whole:
     """Thresholds between neighbouring values of a fact, with about equally many shapes between them."""
-    distinct, counts = np.unique(column, return_counts=True)
-    low, high = distinct[:-1], distinct[1:]
-    if len(low) > most:
-        shares = np.cumsum(counts)[:-1] / len(column)
-        kept = np.unique(np.searchsorted(shares, (np.arange(most) + 0.5) / most).clip(max=len(low) - 1))
-        low, high = low[kept], high[kept]
+    distinct = np.unique(column)
+    low = distinct if len(distinct) <= most else np.unique(
+        np.sort(column)[np.arange(1, most + 1) * len(column) // (most + 1)])
+    low = low[low < distinct[-1]]
+    high = distinct[np.searchsorted(distinct, low, side="right")]
     return np.asarray(low // 2 + high // 2 + (low % 2 + high % 2) // 2)
 
 

@@ -57,67 +57,53 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
     """
     slowness, weights = matrix.slowness(), matrix.weights
     part = np.sort(np.random.default_rng(seed).permutation(len(slowness))[:MOST_SHAPES])
-    allowed = np.ones(slowness.shape[1], bool) if valid_everywhere is None else valid_everywhere
-    before: tuple[int, ...] = ()
-    for _ in range(min(most, slowness.shape[1])):
-        free = [number for number in range(slowness.shape[1]) if number not in before and (before or allowed[number])]
-        if not free:
+    candidates = range(slowness.shape[1])
+    firsts = candidates if valid_everywhere is None else np.flatnonzero(valid_everywhere).tolist()
+
+    def loss(members: tuple[int, ...]) -> float:
+        """The loss if the best member of every shape were known; the mean orders those that the goal finds equal."""
+        best = slowness[:, members].min(axis=1)
+        return goal.loss(best, weights) + 1e-6 * float(weights @ best)
+
+    members: tuple[int, ...] = ()
+    for _ in range(min(most, len(candidates))):
+        larger = [(*members, each) for each in (candidates if members else firsts) if each not in members]
+        if not larger:
             break
-        sets = [(*before, number) for number in _most_helpful(slowness, weights, goal, before, free)]
-        exchanged = _exchanged(slowness, weights, goal, sets[0], allowed)
-        if _loss(slowness, weights, goal, exchanged) < _loss(slowness, weights, goal, sets[0]) - EQUAL:
+        losses = {each: loss(each) for each in larger}
+        least = min(losses.values())
+        sets = sorted(each for each in sorted(larger, key=losses.__getitem__)[:TRIED] if losses[each] <= least + EQUAL)
+        exchanged = sets[0]
+        while True:  # one member for another, as long as the best members lose less
+            trials = [(*exchanged[:place], other, *exchanged[place + 1:]) for place in range(len(exchanged))
+                      for other in (candidates if place else firsts) if other not in exchanged]
+            best = min(trials, key=loss, default=exchanged)
+            if loss(best) >= loss(exchanged) - EQUAL / 10:
+                break
+            exchanged = best
+        if loss(exchanged) < losses[sets[0]] - EQUAL:
             sets = [exchanged]
         chosen = None
-        for members in sets:
-            step = _judged(slowness, weights, goal, members, facts_for, part, seed)
-            if chosen is None or step.rule < chosen.rule - NOISE:
-                chosen = step
+        for each in sets:
+            judged = _judged(slowness[part][:, each], weights[part] / weights[part].sum(), goal, each, facts_for, part,
+                             seed)
+            if chosen is None or judged.rule < chosen.rule - NOISE:
+                chosen = judged
         assert chosen is not None
-        before = chosen.members
+        members = chosen.members
         yield chosen
 
 
-def _loss(slowness: Floats, weights: Floats, goal: Goal, members: Sequence[int]) -> float:
-    """The loss if the best member of every shape were known.
-
-    Sets that the goal does not tell apart are ordered by the mean.
-    """
-    best = slowness[:, members].min(axis=1)
-    return goal.loss(best, weights) + 1e-6 * float(weights @ best)
-
-
-def _exchanged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, ...],
-               allowed: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Exchange one member for another as long as the best members lose less; the first stays one that is allowed."""
-    least = _loss(slowness, weights, goal, members)
-    while True:
-        trials = [(*members[:place], other, *members[place + 1:]) for place in range(len(members))
-                  for other in range(slowness.shape[1]) if other not in members and (place or allowed[other])]
-        losses = [_loss(slowness, weights, goal, trial) for trial in trials]
-        if not losses or min(losses) >= least - EQUAL / 10:
-            return members
-        members, least = trials[int(np.argmin(losses))], min(losses)
-
-
-def _most_helpful(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, ...],
-                  numbers: Sequence[int]) -> list[int]:
-    """The candidates with which the best members lose least, the first few of those that help about equally."""
-    losses = {number: _loss(slowness, weights, goal, (*members, number)) for number in numbers}
-    order = sorted(numbers, key=lambda number: (losses[number], number))
-    return sorted(number for number in order[:TRIED] if losses[number] <= losses[order[0]] + EQUAL)
-
-
 def _judged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, ...], facts_for: Facts, part: Whole,
-          seed: int) -> MemberSet:
-    """The losses of a set, by rules learned without the shapes on which they are judged."""
-    own, weights = slowness[part][:, members], weights[part] / weights[part].sum()
-    oracle = goal.loss(own.min(axis=1), weights)
-    if len(members) == 1:
-        return MemberSet(members, oracle, oracle, oracle)
-    facts, values = facts_for(members)
-    picks = cross_fitted(values[part], own, weights, goal, facts, seed=seed, room=ROOM)
-    firsts = np.take_along_axis(own, picks, axis=1)
-    return MemberSet(members, oracle, goal.loss(firsts[:, 0], weights), goal.loss(firsts.min(axis=1), weights))
+            seed: int) -> MemberSet:
+    """The losses of a set at some shapes, by rules learned without the shapes on which they are judged."""
+    picks = np.zeros((len(part), 2), np.int64)
+    if len(members) > 1:
+        facts, values = facts_for(members)
+        picks = cross_fitted(values[part], slowness, weights, goal, facts, seed=seed, room=ROOM)
+    firsts = np.take_along_axis(slowness, picks, axis=1)
+    return MemberSet(members, goal.loss(slowness.min(axis=1), weights), goal.loss(firsts[:, 0], weights),
+                     goal.loss(firsts.min(axis=1), weights))
 
 
 def knee(steps: Sequence[MemberSet], least_gain: float = 0.005) -> int:

@@ -24,29 +24,16 @@ def matrix(seconds: list[list[float]], expected: list[list[float]]) -> Matrix:
                   np.full(count, 1 / count))
 
 
-def test_measured_times_are_compared_with_the_best_measured_time() -> None:
-    (row,) = matrix([[2.0, 1.0, FAILS, 100.0]], [[UNKNOWN] * 4]).slowness()
-    assert row == pytest.approx([math.log(2), 0.0, WORST, WORST])
-
-
-def test_expected_cells_are_on_the_level_of_the_measured_ones_and_never_faster_than_the_best() -> None:
-    (row,) = matrix([[1.0, math.exp(0.2), UNKNOWN, UNKNOWN]], [[0.1, 0.3, 0.6, 0.0]]).slowness()
-    assert row == pytest.approx([0.0, 0.2, 0.5, 0.0])
-
-
-def test_a_row_without_measurements_is_as_expected_with_its_least_at_zero() -> None:
-    (row,) = matrix([[UNKNOWN, UNKNOWN, FAILS, UNKNOWN]], [[0.5, 0.2, 0.1, UNKNOWN]]).slowness()
-    assert row == pytest.approx([0.3, 0.0, WORST, WORST])
-
-
-def test_a_row_in_which_nothing_runs_or_is_known_is_as_slow_as_can_be() -> None:
-    rows = matrix([[FAILS, FAILS], [UNKNOWN, UNKNOWN]], [[0.0, 0.0], [UNKNOWN, UNKNOWN]]).slowness()
-    assert (rows == WORST).all()
-
-
-def test_cells_that_are_expected_beside_measured_ones_without_expectation_count_as_missing() -> None:
-    (row,) = matrix([[1.0, UNKNOWN]], [[UNKNOWN, 0.1]]).slowness()
-    assert row == pytest.approx([0.0, WORST])
+@pytest.mark.parametrize(("seconds", "expected", "slowness"), [
+    ([2.0, 1.0, FAILS, 100.0], [UNKNOWN] * 4, [math.log(2), 0.0, WORST, WORST]),
+    # expected cells are on the level of the measured ones, and never faster than the best of these
+    ([1.0, math.exp(0.2), UNKNOWN, UNKNOWN], [0.1, 0.3, 0.6, 0.0], [0.0, 0.2, 0.5, 0.0]),
+    ([UNKNOWN, UNKNOWN, FAILS, UNKNOWN], [0.5, 0.2, 0.1, UNKNOWN], [0.3, 0.0, WORST, WORST]),
+    ([FAILS, FAILS], [0.0, 0.0], [WORST, WORST]), ([UNKNOWN, UNKNOWN], [UNKNOWN, UNKNOWN], [WORST, WORST]),
+    ([1.0, UNKNOWN], [UNKNOWN, 0.1], [0.0, WORST])])  # nothing says on which level the second is expected
+def test_slowness_by_what_is_measured_and_expected(seconds: list[float], expected: list[float],
+                                                   slowness: list[float]) -> None:
+    assert matrix([seconds], [expected]).slowness()[0] == pytest.approx(slowness)
 
 
 def test_parts_have_weights_that_sum_to_one() -> None:

@@ -164,8 +164,7 @@ def test_the_c_file_races_two_members_once_for_each_shape(tmp_path: Path) -> Non
     dispatcher = made("gemm")
     compiled = CompiledDispatcher(dispatcher, tmp_path)
     columns = dispatcher.domain.sample(400, np.random.default_rng(0))
-    rows = [row for row, second in enumerate(dispatcher.choose_many(columns).seconds.tolist()) if second >= 0][:100]
-    raced = columns.take(np.array(rows))
+    raced = columns.take(np.flatnonzero(dispatcher.choose_many(columns).seconds >= 0)[:100])
     timed: list[int] = []
 
     def seconds(member: int) -> float:
@@ -174,8 +173,7 @@ def test_the_c_file_races_two_members_once_for_each_shape(tmp_path: Path) -> Non
 
     for row, (member, second, _, _) in enumerate(answers(dispatcher, raced).tolist()):
         values = {name: column[row].item() for name, column in raced.values.items()}
-        times = {each: seconds(each) for each in (member, second)}
-        valid = {each: time for each, time in times.items() if time >= 0}
+        valid = {each: time for each in (member, second) if (time := seconds(each)) >= 0}
         timed.clear()
         winner = compiled.race(values, seconds)
         assert winner == (min(valid, key=lambda each: valid[each]) if valid else member)
@@ -185,41 +183,30 @@ def test_the_c_file_races_two_members_once_for_each_shape(tmp_path: Path) -> Non
         assert timed == calls  # the winner is remembered
 
 
-def test_the_decorator_races_two_members_once_for_each_shape() -> None:
-    names, calls = module(made("gemm")), []
-    choice = next(choice for m in range(8, 999) if (choice := names["choose"](m=m, n=512, k=64, trans_b="no")).second)
-    m = next(m for m in range(8, 999) if names["choose"](m=m, n=512, k=64, trans_b="no") == choice)
-    settings = names["SETTINGS"]
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_decorator_races_two_members_once_for_each_shape_and_one_that_fails_loses(fails: bool) -> None:
+    names, calls = module(made("gemm")), list[int]()
+    shape = next(shape for m in range(8, 999) if names["choose"](
+        **(shape := {"m": m, "n": 512, "k": 64, "trans_b": "no"})).second is not None)
+    choice = names["choose"](**shape)
+    failing = {choice.member} if fails else set()
 
     def product(chosen: dict[str, Any], factor: int, **features: Any) -> int:
-        calls.append(settings.index(chosen))
-        for _ in range(100_000 if settings.index(chosen) == choice.member else 1):
+        calls.append(names["SETTINGS"].index(chosen))
+        if calls[-1] in failing:
+            raise RuntimeError(f"member {calls[-1]} fails")
+        for _ in range(100_000 if calls[-1] == choice.member else 1):
             pass
         return factor * int(features["m"])
 
     raced = names["race"](product)
-    assert raced(2, m=m, n=512, k=64, trans_b="no") == 2 * m
-    assert calls == [choice.member, choice.member, choice.second, choice.second, choice.second]
-    assert raced(3, m=m, n=512, k=64, trans_b="no") == 3 * m
-    assert calls[5:] == [choice.second]
-
-
-def test_a_member_that_fails_loses_the_race_of_the_decorator() -> None:
-    names = module(made("gemm"))
-    choice = next(choice for m in range(8, 999) if (choice := names["choose"](m=m, n=512, k=64, trans_b="no")).second)
-    m = next(m for m in range(8, 999) if names["choose"](m=m, n=512, k=64, trans_b="no") == choice)
-    failing = [choice.member]
-
-    def product(chosen: dict[str, Any], **features: Any) -> int:
-        member = names["SETTINGS"].index(chosen)
-        if member in failing:
-            raise RuntimeError(f"member {member} fails")
-        return int(member)
-
-    assert names["race"](product)(m=m, n=512, k=64, trans_b="no") == choice.second
-    failing.append(choice.second)
+    assert raced(2, **shape) == 2 * shape["m"]
+    assert calls == [choice.member] * (1 if fails else 2) + [choice.second] * 3
+    assert raced(3, **shape) == 3 * shape["m"]
+    assert calls[-2:] == [choice.second] * 2
+    failing |= {choice.member, choice.second}
     with pytest.raises(RuntimeError, match=f"member {choice.member} fails"):
-        names["race"](product)(m=m, n=512, k=64, trans_b="no")
+        names["race"](product)(1, **shape)
 
 
 def test_a_size_that_is_no_number_is_refused() -> None:
