@@ -42,20 +42,6 @@ class Matrix:
         """The number of valid cells that were measured, including those that failed."""
         return int((self.valid & ~np.isnan(self.seconds)).sum())
 
-    def log_times(self) -> Floats:
-        """The logarithm of the time of each cell on the level of its row, (shape, candidate).
-
-        Measured rows are in log(seconds); others are as expected. It is infinite for a cell that fails, NaN if nothing
-        is known of it.
-        """
-        logs = np.log(self.seconds)
-        differences, importance = self._differences(logs)
-        total = importance.sum(axis=1)
-        levels = (importance * differences).sum(axis=1) / np.where(total > 0, total, 1.0)
-        # a measured row without an expectation has no level on which others could be expected
-        levels = np.where((total > 0) | ~np.isfinite(logs).any(axis=1), levels, np.nan)
-        return np.where(np.isnan(self.seconds), self.expected + levels[:, None], logs)
-
     def corrected(self) -> Matrix:
         """The matrix whose expectations have the mean error that the measured cells of each candidate show."""
         differences, importance = self._differences(np.log(self.seconds))
@@ -79,17 +65,22 @@ class Matrix:
     def slowness(self, optimistic: bool = False) -> Floats:
         """log(time / best time of the shape) of each cell, from 0 to log(MISSING): (shape, candidate).
 
-        Cells of which nothing is known count as missing. If `optimistic`, a cell that is only expected may be faster
-        than all measured ones.
+        What is only expected is on the level of the measured cells of its row, and as slow as their best or slower, but
+        for `optimistic`. Cells of which nothing is known count as missing.
         """
-        logs = self.log_times()
-        best = np.where(np.isnan(logs), np.inf, logs).min(axis=1, initial=np.inf)
+        logs = np.log(self.seconds)
+        differences, importance = self._differences(logs)
+        total = importance.sum(axis=1)
+        levels = (importance * differences).sum(axis=1) / np.where(total > 0, total, 1.0)
+        # a measured row without an expectation has no level on which others could be expected
+        levels[(total == 0) & np.isfinite(logs).any(axis=1)] = np.nan
+        times = np.where(np.isnan(logs), self.expected + levels[:, None], logs)
+        best = np.where(np.isnan(times), np.inf, times).min(axis=1, initial=np.inf)
+        measured = np.where(np.isnan(logs), np.inf, logs).min(axis=1, initial=np.inf)
         if not optimistic:
-            measured_best = np.where(np.isfinite(np.log(self.seconds)), logs, np.inf).min(axis=1, initial=np.inf)
-            best = np.where(np.isfinite(measured_best), measured_best, best)
-        best = np.where(np.isfinite(best), best, 0.0)  # nothing runs: every cell is infinite
-        slowness = logs - best[:, None]
-        return np.clip(np.where(np.isnan(slowness), WORST, slowness), 0.0, WORST)
+            best = np.where(np.isfinite(measured), measured, best)
+        best[~np.isfinite(best)] = 0.0  # nothing runs: every cell is infinite
+        return np.clip(np.nan_to_num(times - best[:, None], nan=WORST, posinf=WORST), 0.0, WORST)
 
     def take(self, shapes: Numbers | Sequence[int] | None = None,
              candidates: Numbers | Sequence[int] | None = None) -> Matrix:
