@@ -56,7 +56,7 @@ class Folder:
     def conditions(self, expressions: Sequence[Expression]) -> tuple[Expression, ...]:
         """The conditions that together hold where these do; (NEVER,) if they hold nowhere. Raises ExpressionError."""
         texts: dict[str, None] = {}
-        for part in (part for each in expressions for part in conjuncts(self._condition(each.tree)[0])):
+        for part in (part for each in expressions for part in conjuncts(self.fold(each.tree)[0])):
             match part:  # a constant stands on the right
                 case ast.Compare(left=ast.Constant() as left, ops=[op], comparators=[right]) if type(op) in _TURNED:
                     part = ast.Compare(right, [_TURNED[type(op)]()], [left])
@@ -66,48 +66,21 @@ class Folder:
                 return (NEVER,)
         return tuple(map(Expression, texts))
 
-    def _condition(self, node: ast.expr) -> Folded:
-        """The folded condition; only whether its value is true is kept. Its bounds are from 0 to 1."""
-        folded, bounds = node, None
-        match node:
-            case ast.BoolOp(op=connective, values=values):
-                folded, bounds = self._joined(connective, values)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner, known = self._condition(operand)
-                folded, bounds = ast.UnaryOp(ast.Not(), inner), known and (1 - known[1], 1 - known[0])
-            case _:
-                folded, known = self.fold(node)
-                bounds = known and (int(known[0] > 0 or known[1] < 0), int(known != (0, 0)))
-        return (ast.Constant(bool(bounds[0])), bounds) if bounds and bounds[0] == bounds[1] else (folded, bounds)
-
-    def _joined(self, connective: ast.boolop, values: Sequence[ast.expr]) -> Folded:
-        """`and` or `or` without the parts that do not matter."""
-        decisive = (1, 1) if isinstance(connective, ast.Or) else (0, 0)  # after such a part, no other is evaluated
-        kept: list[Folded] = []
-        for value in values:
-            part = self._condition(value)
-            if part[1] != (1 - decisive[0],) * 2:
-                kept.append(part)
-            if part[1] == decisive:
-                break
-        if len(kept) < 2:
-            return kept[0] if kept else (ast.Constant(not decisive[0]), (1 - decisive[0],) * 2)
-        safe = all(bounds for _, bounds in kept)
-        return ast.BoolOp(connective, [part for part, _ in kept]), \
-            None if not safe else decisive if kept[-1][1] == decisive else (0, 1)
-
     def fold(self, node: ast.expr) -> Folded:
         """The folded node and the bounds of its value."""
-        if isinstance(node, ast.Name):
-            return self.names.get(node.id, (node, None))
-        if isinstance(node, ast.Constant):
-            return _constant(node.value)  # type: ignore[arg-type]  # expressions have no other constants
+        match node:
+            case ast.Name(id=name):
+                return self.names.get(name, (node, None))
+            case ast.Constant(value=int() | float() | str() as value):
+                return _constant(value)
+            case ast.BoolOp(op=connective, values=values):
+                return self._joined(connective, values)
         parts: list[Folded] = []
 
         def part(name: str, value: object) -> object:
             if not isinstance(value, ast.expr) or name == "func":
                 return value
-            parts.append(self._condition(value) if name == "test" else self.fold(value))
+            parts.append(self.fold(value))
             return parts[-1][0]
 
         folded: ast.expr = type(node)(*([part(name, each) for each in value] if isinstance(value, list)
@@ -126,6 +99,31 @@ class Folder:
         bounds = _bounds(folded, known) if len(known) == len(parts) else None
         is_one = bounds and bounds[0] == bounds[1] and abs(bounds[0]) <= _HUGE
         return _constant(bounds[0]) if bounds and is_one else (folded, bounds)
+
+    def _joined(self, connective: ast.boolop, values: Sequence[ast.expr]) -> Folded:
+        """`and` or `or` without the parts that do not matter; the value is that of one of the parts."""
+        decisive = isinstance(connective, ast.Or)  # the truth of a part after which no other is evaluated
+        kept: list[Folded] = []
+        for number, value in enumerate(values, 1):
+            part = self.fold(value)
+            if _truth(part[1]) is not (not decisive) or number == len(values):
+                kept.append(part)
+            if _truth(part[1]) is decisive:
+                break
+        if len(kept) == 1:
+            return kept[0]
+        known = [bounds for _, bounds in kept if bounds]
+        if len(known) < len(kept):
+            return ast.BoolOp(connective, [part for part, _ in kept]), None
+        low, high = min(low for low, _ in known), max(high for _, high in known)
+        if _truth(known[-1]) is decisive and low >= 0 and high <= 1:
+            return _constant(decisive)
+        return ast.BoolOp(connective, [part for part, _ in kept]), (low, high)
+
+
+def _truth(bounds: Bounds) -> bool | None:
+    """Whether all values within the bounds count as true, or none; None if neither is known."""
+    return None if bounds is None else True if bounds[0] > 0 or bounds[1] < 0 else False if bounds == (0, 0) else None
 
 
 def _constant(value: str | float) -> Folded:
@@ -159,6 +157,8 @@ def _bounds(node: ast.expr, parts: Sequence[Interval]) -> Bounds:
     match node:
         case ast.UnaryOp(op=ast.USub()):
             return -parts[0][1], -parts[0][0]
+        case ast.UnaryOp(op=ast.Not()):
+            return (0, 1) if (truth := _truth(parts[0])) is None else (int(not truth), int(not truth))
         case ast.BinOp(op=op):
             return _computed(op, *parts)
         case ast.Compare(ops=ops):

@@ -24,7 +24,7 @@ from .rule import LEVELS, Rule, Tree, Whole
 
 Held = NDArray[np.float32]  # whether tests hold, 0 or 1: (shape, test)
 
-ROOM = 13_300  # bytes of a rule, so that a file of C has at most 20,000 of them
+ROOM = 13_700  # bytes of a rule, so that a file of C has at most 20,000 of them
 FACT_BYTES, TEST_BYTES, TREE_BYTES = 25, 9, 18  # in a file of C, beside the text of an expression and of a tree
 SINGLE_BYTES = 2000  # of the facts and tests among which a single tree chooses
 FOLDS = 3  # of the shapes, to find out whether boosted trees are better than a single one
