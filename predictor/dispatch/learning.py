@@ -24,7 +24,7 @@ from .rule import LEVELS, Rule, Tree, Whole
 
 Held = NDArray[np.float32]  # whether tests hold, 0 or 1: (shape, test)
 
-ROOM = 13_700  # bytes of a rule, so that a file of C has at most 20,000 of them
+ROOM = 13_300  # bytes of a rule, so that a file of C has at most 20,000 of them
 FACT_BYTES, TEST_BYTES, TREE_BYTES = 25, 9, 18  # in a file of C, beside the text of an expression and of a tree
 SINGLE_BYTES = 2000  # of the facts and tests among which a single tree chooses
 FOLDS = 3  # of the shapes, to find out whether boosted trees are better than a single one
@@ -278,11 +278,12 @@ def _tried(values: Whole, losses: Losses, facts: Sequence[int], most: int, seed:
 
 def _cuts(column: Whole, most: int) -> Whole:
     """Thresholds between neighbouring values of a fact, with about equally many shapes between them."""
-    distinct = np.unique(column)
-    low = distinct if len(distinct) <= most else np.unique(
-        np.sort(column)[np.arange(1, most + 1) * len(column) // (most + 1)])
-    low = low[low < distinct[-1]]
-    high = distinct[np.searchsorted(distinct, low, side="right")]
+    distinct, counts = np.unique(column, return_counts=True)
+    low, high = distinct[:-1], distinct[1:]
+    if len(low) > most:
+        shares = np.cumsum(counts)[:-1] / len(column)
+        kept = np.unique(np.searchsorted(shares, (np.arange(most) + 0.5) / most).clip(max=len(low) - 1))
+        low, high = low[kept], high[kept]
     return np.asarray(low // 2 + high // 2 + (low % 2 + high % 2) // 2)
 
 

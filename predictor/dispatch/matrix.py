@@ -80,7 +80,7 @@ class Matrix:
         if not optimistic:
             best = np.where(np.isfinite(measured), measured, best)
         best[~np.isfinite(best)] = 0.0  # nothing runs: every cell is infinite
-        return np.clip(np.nan_to_num(times - best[:, None], nan=WORST, posinf=WORST), 0.0, WORST)
+        return np.asarray(np.clip(np.nan_to_num(times - best[:, None], nan=WORST, posinf=WORST), 0.0, WORST))
 
     def take(self, shapes: Numbers | Sequence[int] | None = None,
              candidates: Numbers | Sequence[int] | None = None) -> Matrix:

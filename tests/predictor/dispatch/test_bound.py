@@ -31,27 +31,9 @@ def test_bounds_hold_in_nine_of_ten_resamplings(count: int) -> None:
     share, mean = float((truth <= math.log(1.1)).mean()), math.exp(-float(truth.mean()))
     bounds = [Bound.of(planted(np.random.default_rng([2, count, seed]), count)) for seed in range(RESAMPLINGS)]
     assert sum(bound.share <= share for bound in bounds) >= 0.9 * RESAMPLINGS
+    assert "at most 10 % slower than their best" in bounds[0].text()
     assert sum(bound.low <= mean <= bound.high for bound in bounds) >= 0.9 * RESAMPLINGS
     assert np.median([bound.high - bound.low for bound in bounds]) < (0.05 if count == 60 else 0.03)
-
-
-@pytest.mark.parametrize("count", [22, 60, 150])
-def test_the_share_holds_with_its_confidence_whatever_the_truth(count: int) -> None:
-    limits = np.array([least_share(within, count) for within in range(count + 1)])
-    numbers = np.arange(count + 1)
-    ways = np.array([math.comb(count, number) for number in numbers.tolist()], float)
-    for truth in np.linspace(0.5, 0.995, 100).tolist():
-        chances = ways * truth**numbers * (1 - truth) ** (count - numbers)
-        assert chances[limits <= truth].sum() >= 0.9 - 1e-9
-
-
-def test_an_interval_has_the_mean_within_and_no_speed_above_the_best() -> None:
-    low, high = mean_interval(np.array([0.0] * 30 + [0.5]))
-    assert 0.0 <= low < 0.5 / 31 < high
-    same = Bound.of(np.array([0.0, 0.3, 0.01]))
-    assert same == Bound.of(np.array([0.0, 0.3, 0.01])), "the seed is fixed"
-    assert (same.shapes, same.within) == (3, 2)
-    assert "at most 10 % slower" in same.text()
 
 
 def test_equal_losses_promise_no_more_than_was_seen() -> None:

@@ -36,14 +36,6 @@ def test_slowness_by_what_is_measured_and_expected(seconds: list[float], expecte
     assert matrix([seconds], [expected]).slowness()[0] == pytest.approx(slowness)
 
 
-def test_parts_have_weights_that_sum_to_one() -> None:
-    whole = matrix([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]], [[UNKNOWN] * 3] * 2)
-    part = whole.take([1], [2, 0])
-    assert (part.problems, part.candidates) == (PROBLEMS[1:], (CANDIDATES[2], CANDIDATES[0]))
-    assert part.seconds.tolist() == [[1.0, 3.0]]
-    assert part.weights.tolist() == [1.0]
-
-
 def test_the_matrix_of_tasks_knows_what_is_measured_invalid_and_expected() -> None:
     tasks = [Task.of(problem, DEVICE, [KERNEL]) for problem in PROBLEMS]
     times = {CANDIDATES[0]: 2.0, CANDIDATES[1]: math.inf}

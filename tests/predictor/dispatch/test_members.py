@@ -15,7 +15,7 @@ from seqtune.kernels.task import Floats
 from seqtune.predictor.dispatch.facts import Fact
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.matrix import Matrix
-from seqtune.predictor.dispatch.members import MemberSet, choose_members, generalises, knee
+from seqtune.predictor.dispatch.members import choose_members, generalises, knee
 from seqtune.predictor.dispatch.rule import Whole
 
 FACTS = (Fact("m", Expression("m")), Fact("n", Expression("n")))
@@ -87,10 +87,3 @@ def test_other_goals_choose_for_the_slow_shapes(kind: str) -> None:
     # the second kernel is a little slower everywhere, the first is much slower at few shapes
     matrix, facts = space(lambda m, n: columns(1.5 * (m > 880), 0.04, 0.9, shapes=len(m)))
     assert next(choose_members(matrix, 1, Goal(kind), facts)).members == (1,)  # type: ignore[arg-type]
-
-
-def test_the_knee_is_before_the_first_member_that_gains_little() -> None:
-    steps = [MemberSet(tuple(range(count)), 0.0, rule, 0.0) for count, rule in enumerate([0.2, 0.1, 0.098, 0.05], 1)]
-    assert knee(steps) == 2
-    assert knee(steps, least_gain=0.001) == 4
-    assert knee(steps[:1]) == 1

@@ -11,7 +11,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
 from seqtune.kernels.task import Task
-from seqtune.predictor.answering import answering, answering_many, propose_many
+from seqtune.predictor.answering import answering
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.rule import Rule, Tree
@@ -51,13 +51,6 @@ def test_outside_of_the_domain_there_is_the_default_and_a_note_says_so(file: Pat
     asked = answering(Problem.make("gemm", m=512, n=256, k=512), DEVICE, str(file))
     assert list(asked.propose(3)) == [asked.task.default]
     assert asked.notes == ("gemm m=512 n=256 k=512 is outside of the domain of dispatch.json",)
-
-
-def test_many_problems_are_answered_by_one_predictor(file: Path, members: list[Configuration]) -> None:
-    answered, unsolved = answering_many([LARGE, Problem.make("gemm", m=8, n=256, k=256)], DEVICE, file)
-    proposed = propose_many(list(answered.values()), 1)
-    assert [candidates[0].configuration for candidates in proposed] == members[::-1]
-    assert not unsolved
 
 
 def test_all_members_are_proposed_in_the_order_of_the_rule(tmp_path: Path) -> None:

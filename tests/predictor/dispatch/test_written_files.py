@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -186,8 +187,8 @@ def test_the_c_file_races_two_members_once_for_each_shape(tmp_path: Path) -> Non
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_decorator_races_two_members_once_for_each_shape_and_one_that_fails_loses(fails: bool) -> None:
     names, calls = module(made("gemm")), list[int]()
-    shape = next(shape for m in range(8, 999) if names["choose"](
-        **(shape := {"m": m, "n": 512, "k": 64, "trans_b": "no"})).second is not None)
+    shapes: Iterator[dict[str, Any]] = ({"m": m, "n": 512, "k": 64, "trans_b": "no"} for m in range(8, 999))
+    shape = next(shape for shape in shapes if names["choose"](**shape).second is not None)
     choice = names["choose"](**shape)
     failing = {choice.member} if fails else set()
 
