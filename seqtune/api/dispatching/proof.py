@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,54 +31,54 @@ from .measuring import CONTEST, TRIALS, Measuring
 FINALISTS = 3  # fastest trials of a fresh shape that are compared with the members
 
 
-@dataclass
-class Losses:
-    """The losses of a dispatcher on shapes, log(time / best time)."""
+class Losses(NamedTuple):
+    """The losses of a dispatcher on a shape that it did not learn from, log(time / best time)."""
 
-    first: list[float] = field(default_factory=list)
-    raced: list[float] = field(default_factory=list)  # of the one of the first two that was faster when timed once
-    sure: list[bool] = field(default_factory=list)
+    first: float
+    raced: float | None  # of the one of the first two that was faster when timed once; None: there was no race
+    sure: bool
 
-    def bounds(self, factor: float, seed: int) -> Bounds | None:
-        """The bounds; None if there are fewer than FEWEST shapes. Without races, that of races is None."""
-        if len(self.first) < FEWEST:
-            return None
-        return Bounds.of(np.array(self.first), np.array(self.raced) if self.raced else None,
-                         np.array(self.sure, bool), factor, seed=seed)
+
+def bounds_of(losses: Sequence[Losses], factor: float, seed: int) -> Bounds | None:
+    """What the losses on shapes promise; None if there are fewer than FEWEST shapes."""
+    if len(losses) < FEWEST:
+        return None
+    raced = [each.raced for each in losses if each.raced is not None]
+    return Bounds.of(np.array([each.first for each in losses]), np.array(raced) if raced else None,
+                     np.array([each.sure for each in losses]), factor, seed)
 
 
 def measure_fresh(question: Question, measuring: Measuring, problems: Sequence[Problem],
-                  dispatcher: Dispatcher) -> Losses:
+                  dispatcher: Dispatcher) -> list[Losses]:
     """Measure fresh shapes until the deadline. A shape that no kernel solves, or that cannot be made, is left out."""
-    losses = Losses()
+    losses: list[Losses] = []
     if problems:
         minutes = len(problems) * (TRIALS + FINALISTS) * SECONDS.get(measuring.device.backend, SECONDS_ELSEWHERE) / 60
         question.progress(f"bound: {len(problems)} fresh shapes, each searched with {TRIALS} trials, take about "
                           f"{minutes:.2g} min, less what the journal has")
     for problem in problems:
         try:
-            _add(losses, question, measuring, Task.of(problem, measuring.device), dispatcher)
+            losses.append(_judged(question, measuring, Task.of(problem, measuring.device), dispatcher))
         except OutOfTime:
             break
         except (KernelError, UnpreparedError):
             continue
-        question.progress(f"bound: {len(losses.first)} of {len(problems)} fresh shapes, the rule's member loses "
-                          f"{100 * (1 - math.exp(-losses.first[-1])):.1f} % on {problem.brief()}")
+        question.progress(f"bound: {len(losses)} of {len(problems)} fresh shapes, the rule's member loses "
+                          f"{100 * (1 - math.exp(-losses[-1].first)):.1f} % on {problem.brief()}")
     return losses
 
 
-def _add(losses: Losses, question: Question, measuring: Measuring, task: Task, dispatcher: Dispatcher) -> None:
+def _judged(question: Question, measuring: Measuring, task: Task, dispatcher: Dispatcher) -> Losses:
     """Search a fresh shape and compare its fastest trials with the members. Raises OutOfTime, UnpreparedError."""
     done = measuring.search(task, measuring.deadline.left, TuningOptions(
         seed=question.seed, seeds=partial(seeds_for, name=question.checkpoint),
         slowness=partial(slowness_for, name=question.checkpoint)))
     if done < min(TRIALS, len(task)) and measuring.deadline.is_over:
         raise OutOfTime("the time of the dispatch is over")
-    trials = measuring.looks(task)
-    choice = dispatcher.choose(task.problem)
+    trials, choice = measuring.looks(task), dispatcher.choose(task.problem)
     members = [dispatcher.members[each] for each in (choice.member, choice.second) if each is not None]
-    wanted = list(dict.fromkeys([*(each for each in members if task.find(each) is not None),
-                                 *sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]]))
+    wanted = [*dict.fromkeys([*(each for each in members if task.find(each) is not None),
+                              *sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]])]
     if not measuring.are_compared(task, wanted):
         measuring.compare(task, wanted)
     seconds = measuring.seconds(task)
@@ -86,10 +86,10 @@ def _add(losses: Losses, question: Question, measuring: Measuring, task: Task, d
     best = min(times.values(), default=math.inf)
     if math.isinf(best):
         raise UnpreparedError(f"nothing runs for {task.problem.brief()}")
-    losses.first.append(loss(times.get(members[0], math.inf) if members else math.inf, best))
     winner = raced(measuring, task, members)
-    losses.raced.append(loss(math.inf if winner is None else times.get(winner, math.inf), best))
-    losses.sure.append(choice.sure)
+    first, faster = (math.inf if each is None else times.get(each, math.inf)
+                     for each in (members[0] if members else None, winner))
+    return Losses(loss(first, best), loss(faster, best), choice.sure)
 
 
 def raced(measuring: Measuring, task: Task, members: Sequence[Configuration]) -> Configuration | None:

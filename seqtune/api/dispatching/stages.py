@@ -28,7 +28,7 @@ from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import Measuring
 from .outputs import ENDINGS, NAME, write_files
 from .page import page
-from .proof import Losses, loss, measure_fresh
+from .proof import Losses, bounds_of, loss, measure_fresh
 from .results import Dispatched, Measured, OwnKernel, Served
 
 WORTH = 0.1  # log of the gain from which on a shape deserves a kernel of its own
@@ -42,8 +42,8 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     """Dispatch on a device, by measuring. Raises OutOfTime if fewer pairs were measured than there are shapes."""
     whole = measuring.deadline
     measuring.deadline = whole.part(1 - PROOF) if question.fresh else whole
-    domain, inside = question.within([*shapes])
-    shapes = {problem: shapes[problem] for problem in np.array([*shapes], object)[inside]}
+    domain, inside = question.within(given := [*shapes])
+    shapes = {given[row]: shapes[given[row]] for row in inside}
     fresh = domain.draw(question.fresh, np.random.default_rng(question.seed), [*shapes], np.array([*shapes.values()]))
     known = known_here(shapes, measuring.device, question.checkpoint, partial(measuring.seconds, own=False),
                        question.note)
@@ -150,22 +150,20 @@ def _split(question: Question, rows: Sequence[int]) -> tuple[list[int], list[int
 
 
 def _held_out(chosen: Chosen, problems: Sequence[Problem], seconds: Floats, best: Floats,
-              held: Sequence[int]) -> tuple[Losses, list[str]]:
+              held: Sequence[int]) -> tuple[list[Losses], list[str]]:
     """The losses on the shapes `held` out, and notes. Shapes: `seconds` (shape, member), `best` (shape,)."""
-    losses, answers = Losses(), chosen.dispatcher.choose_many(ProblemColumns.of(problems))
-    times = np.where(answers.members < 0, np.inf, seconds[np.arange(len(problems)), answers.members])[held]
-    lacking = int((np.isnan(times) | ~np.isfinite(best[held])).sum())
+    answers = chosen.dispatcher.choose_many(ProblemColumns.of(problems))
+    times = np.where(answers.members < 0, np.inf, seconds[np.arange(len(problems)), answers.members])
+    lacking = int((np.isnan(times) | ~np.isfinite(best))[held].sum())
     notes = [f"{len(held)} of {len(problems)} shapes of the data were held out for the bound, so no kernel was chosen "
              "for them; --fresh 0 learns from all"] if held else []
     if lacking:  # a bound from the others would be one of a selection
-        notes.append(f"{lacking} of {len(held)} held-out shapes lack a time of the kernel that is chosen for them")
-    else:
-        losses.first += map(loss, times.tolist(), best[held].tolist())
-        losses.sure += answers.sure[held].tolist()
-    return losses, notes
+        return [], [*notes, f"{lacking} of {len(held)} held-out shapes lack a time of the kernel that is chosen for "
+                            "them"]
+    return [Losses(loss(float(times[row]), float(best[row])), None, bool(answers.sure[row])) for row in held], notes
 
 
-def _finished(chooser: Chooser, chosen: Chosen, losses: Losses, notes: Sequence[str], measured: int,
+def _finished(chooser: Chooser, chosen: Chosen, losses: Sequence[Losses], notes: Sequence[str], measured: int,
               complete: bool) -> Dispatched:
     """Write the files, and make the result."""
     question, matrix, dispatcher, answers = chooser.question, chosen.matrix, chosen.dispatcher, chosen.answers
@@ -176,10 +174,10 @@ def _finished(chooser: Chooser, chosen: Chosen, losses: Losses, notes: Sequence[
     names = [f"{number}: {member.kernel} {member.brief()}" for number, member in enumerate(dispatcher.members)]
     result = Dispatched(
         question.operation.name, chooser.device.name, question.goal.kind, chosen.sets, served,
-        dispatcher.rule.text(names), chosen.losses, losses.bounds(question.goal.factor, question.seed),
+        dispatcher.rule.text(names), chosen.losses, bounds_of(losses, question.goal.factor, question.seed),
         _deserving(chosen), unsure,
         Measured(len(matrix.problems), len(matrix.candidates), matrix.known, measured, complete), (),
-        (*notes, *_notes(question, chosen, len(losses.first))))
+        (*notes, *_notes(question, chosen, len(losses))))
     told = result.to_json()
     dispatcher = replace(dispatcher, evidence={name: told[name] for name in ("curve", "bounds", "notes")})
     files, further = write_files(question.folder, dispatcher)
