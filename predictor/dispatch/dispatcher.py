@@ -76,7 +76,7 @@ class Dispatcher:
 
     @classmethod
     def of(cls, members: Sequence[Configuration], kernels: Mapping[str, Kernel], device: Device | None, rule: Rule,
-           domain: Domain, evidence: Mapping[str, Any] | None = None) -> Dispatcher:
+           domain: Domain) -> Dispatcher:
         """Make the guards of the members; `kernels` are theirs, by name.
 
         Without the device, or without a member's kernel, nothing is known of validity. Raises MisuseError.
@@ -85,7 +85,7 @@ class Dispatcher:
         guards = tuple(Guard.of(member, kernels[member.kernel], device) for member in members
                        if known and device is not None)
         versions = tuple(kernels[member.kernel].version if member.kernel in kernels else 0 for member in members)
-        return cls(device, tuple(members), versions, guards, rule, domain, dict(evidence or {}))
+        return cls(device, tuple(members), versions, guards, rule, domain)
 
     @property
     def operation(self) -> Operation:

@@ -155,6 +155,10 @@ class Domain:
         columns = ProblemColumns.read(self.operation.name, {
             name: [[*values][index] for index in row] for name, values, row in zip(
                 self.ranges, ends, indices.tolist(), strict=True)})[0]
+        return self._inside(columns)
+
+    def _inside(self, columns: ProblemColumns) -> ProblemColumns:
+        """The problems that are in the domain."""
         return columns.take(np.flatnonzero(self.contains(columns)))
 
     def draw(self, count: int, generator: np.random.Generator, near: Sequence[Problem],
@@ -169,8 +173,7 @@ class Domain:
         for times in ATTEMPTS:
             first, second = (columns.take(rows) for rows in generator.choice(
                 len(near), (2, max(count, LEAST_DRAWN)), p=chances))
-            drawn = self._between(first, second, times, generator)
-            inside = drawn.take(np.flatnonzero(self.contains(drawn)))
+            inside = self._inside(self._between(first, second, times, generator))
             fresh.update(dict.fromkeys(problem for _, problem in inside.problems()))
             if len(fresh.keys() - {*near}) >= count:
                 break
@@ -204,13 +207,12 @@ class Domain:
         Raises MisuseError if none of them obeys the constraints and the operation's rules.
         """
         for times in ATTEMPTS:
-            drawn = self._uniform(times * max(count, LEAST_DRAWN), generator)
-            inside = drawn.take(np.flatnonzero(self.contains(drawn)))
+            inside = self._inside(self._uniform(times * max(count, LEAST_DRAWN), generator))
             if len(inside) >= count:
                 break
         if not len(inside):
-            raise MisuseError(f"no shape of {len(drawn)} in the ranges obeys the constraints of the domain and the "
-                              f"rules of {self.operation.name}: {'; '.join(self.texts())[:200]}")
+            raise MisuseError(f"no random shape in the ranges obeys the constraints of the domain and the rules of "
+                              f"{self.operation.name}: {'; '.join(self.texts())[:200]}")
         return inside.take(np.arange(min(count, len(inside))))
 
     def _uniform(self, count: int, generator: np.random.Generator) -> ProblemColumns:

@@ -50,21 +50,18 @@ class Rule:
     sure: Number = 0  # the least lead of the first over the second, as a difference of scores, at which it is sure
 
     def __post_init__(self) -> None:
-        if not 0 < self.members <= MOST_MEMBERS or len(self.trees) > MOST_TREES or self.sure < 0:
-            raise FormatError(f"a rule has 1 to {MOST_MEMBERS} members and at most {MOST_TREES} trees, and `sure` is "
-                              f"not negative (found {self.members}, {len(self.trees)}, {self.sure})")
-        if len(self.tests) > MOST_TESTS or not all(0 <= fact < len(self.facts) for fact, _ in self.tests):
-            raise FormatError(f"a rule has at most {MOST_TESTS} tests, and each reads one of its facts")
-        for tree in self.trees:
-            leaves = len(tree.leaves)
-            if not 1 <= leaves <= 1 << DEEPEST or leaves & (leaves - 1) or len(tree.tests) != leaves - 1:
-                raise FormatError(f"a tree of {leaves} leaves and {len(tree.tests)} nodes is not complete")
-            if not all(0 <= test < len(self.tests) for test in tree.tests):
-                raise FormatError("a tree has a test that the rule lacks")
-            if not all(len(leaf) == self.members and min(leaf) >= -LEVELS and max(leaf) <= LEVELS
-                       for leaf in tree.leaves) or not 0 < tree.scale <= LARGEST_SCALE:
-                raise FormatError(f"a leaf of a tree has not a number from {-LEVELS} to {LEVELS} for each member, or "
-                                  f"the scale {tree.scale} is wrong")
+        if not (0 < self.members <= MOST_MEMBERS and len(self.tests) <= MOST_TESTS and len(self.trees) <= MOST_TREES
+                and self.sure >= 0 and all(0 <= fact < len(self.facts) for fact, _ in self.tests)
+                and all(map(self._holds, self.trees))):
+            raise FormatError("the rule is inconsistent: it has too many or too few parts, a tree that is not complete, "
+                              "or a number that is out of range; dispatch anew")
+
+    def _holds(self, tree: Tree) -> bool:
+        """Whether a tree is complete, and its numbers are in range."""
+        count = len(tree.leaves)
+        return (1 <= count <= 1 << DEEPEST and not count & (count - 1) and len(tree.tests) == count - 1
+                and all(0 <= test < len(self.tests) for test in tree.tests) and 0 < tree.scale <= LARGEST_SCALE
+                and all(len(leaf) == self.members and max(map(abs, leaf)) <= LEVELS for leaf in tree.leaves))
 
     def scores(self, values: Whole) -> Whole:
         """The score of every member; lower is better. Shapes: `values` (shape, fact) to (shape, member)."""

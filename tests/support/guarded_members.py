@@ -57,7 +57,7 @@ def random_dispatcher(domain: Domain, kernels: Sequence[Kernel], device: Device,
     every = facts_of(domain.operation, problems, chosen, device)
     facts = [every[index] for index in sorted(generator.permutation(len(every))[:20].tolist())]
     rule = random_rule(facts, fact_columns(facts, columns), len(chosen), tests, generator)
-    return Dispatcher.of(chosen, {family.name: family for family in kernels}, device, rule, domain, {"seed": seed})
+    return Dispatcher.of(chosen, {family.name: family for family in kernels}, device, rule, domain)
 
 
 def space_verdicts(configuration: Configuration, kernel: Kernel, device: Device,

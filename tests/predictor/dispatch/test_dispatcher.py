@@ -105,12 +105,12 @@ CHANGES: list[tuple[list[str | int], Any, str]] = [
     (["guards"], [{"conditions": []}], "3 members and 1 guards"), (["device"], None, "which need a device"),
     (["device"], {"name": "x"}, "a device needs backend"), (["domain"], ["m=1..9"], "lack n, k"),
     (["domain"], ["m=1..9"] * 300, "at most 200"), (["more"], 1, "more: Extra inputs"), (["rule"], {}, "rule"),
-    (["rule", "members"], 5, "rule has 5"), (["rule", "members"], 0, "1 to 64 members"),
-    (["rule", "sure"], -1, "is not negative"), (["rule", "sure"], 1 << 63, "rule.sure: "),
-    (["rule", "facts"], [["m"]], "rule.facts"), (["rule", "tests"], [[9, 1]], "reads one of its facts"),
-    (["rule", "trees"], {}, "rule.trees"), (["rule", "trees"], [{"tests": [], "leaves": [[9, 0, 0]]}], "from -4 to 4"),
-    (["rule", "trees"], [{"tests": [7], "leaves": [[0] * 3] * 2}], "a test that the rule lacks"),
-    (["rule", "trees"], [{"tests": [0], "leaves": [[0] * 3]}], "not complete")]
+    (["rule", "members"], 5, "rule has 5"), (["rule", "members"], 0, "inconsistent"),
+    (["rule", "sure"], -1, "inconsistent"), (["rule", "sure"], 1 << 63, "rule.sure: "),
+    (["rule", "facts"], [["m"]], "rule.facts"), (["rule", "tests"], [[9, 1]], "inconsistent"),
+    (["rule", "trees"], {}, "rule.trees"), (["rule", "trees"], [{"tests": [], "leaves": [[9, 0, 0]]}], "inconsistent"),
+    (["rule", "trees"], [{"tests": [7], "leaves": [[0] * 3] * 2}], "inconsistent"),
+    (["rule", "trees"], [{"tests": [0], "leaves": [[0] * 3]}], "inconsistent")]
 CHANGES += [(["rule", "facts"], [{"name": "x", "expression": text}], "the fact ") for text in (
     "dtype", "m if m > 4 else dtype", "{8: 1}[m]", "dtype < 3", "2 ** m", "(m, n)", "m >> -1", "-trans_a")]
 
