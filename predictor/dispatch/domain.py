@@ -29,7 +29,6 @@ from .folding import NEVER, Folder, conjuncts
 MOST_LISTED = 1000  # values of one feature
 LARGEST_GRID = 1 << 18  # shapes over which a condition is proved one by one; a tenth of a second
 LARGEST_STEP = 64  # of which a fresh size is a multiple, if those between which it lies are
-MOST_CORNERS = 1 << 16  # combinations of ends that are tried
 LEAST_DRAWN = 4096  # random shapes that are drawn together
 ATTEMPTS = (1, 2, 4, 8, 16)  # times as many, until enough of them obey the rules
 SPREAD = 0.1  # standard deviation of the logarithm of a fresh size around those between which it lies, at first
@@ -145,17 +144,6 @@ class Domain:
                    if name in self.ranges and self.ranges[name] is None
                    and not any(self.ranges.get(each) is None for each in expression.names)]
         return holding([*follows, *self.constraints], columns, inside)
-
-    def corners(self) -> ProblemColumns:
-        """The problems of the domain at the ends of all ranges, with every listed value; some of too many."""
-        ends = [dict.fromkeys(values) if isinstance(values, tuple) else [values] for values in self.ranges.values()]
-        sizes = tuple(map(len, ends))
-        indices = np.indices(sizes).reshape(len(sizes), -1) if math.prod(sizes) <= MOST_CORNERS else \
-            np.random.default_rng(0).integers(0, np.array(sizes)[:, None], (len(sizes), MOST_CORNERS))
-        columns = ProblemColumns.read(self.operation.name, {
-            name: [[*values][index] for index in row] for name, values, row in zip(
-                self.ranges, ends, indices.tolist(), strict=True)})[0]
-        return self._inside(columns)
 
     def _inside(self, columns: ProblemColumns) -> ProblemColumns:
         """The problems that are in the domain."""

@@ -53,8 +53,8 @@ class Rule:
         if not (0 < self.members <= MOST_MEMBERS and len(self.tests) <= MOST_TESTS and len(self.trees) <= MOST_TREES
                 and self.sure >= 0 and all(0 <= fact < len(self.facts) for fact, _ in self.tests)
                 and all(map(self._holds, self.trees))):
-            raise FormatError("the rule is inconsistent: it has too many or too few parts, a tree that is not complete, "
-                              "or a number that is out of range; dispatch anew")
+            raise FormatError("the rule is inconsistent: it has too many or too few parts, an incomplete tree, or a "
+                              "number that is out of range; dispatch anew")
 
     def _holds(self, tree: Tree) -> bool:
         """Whether a tree is complete, and its numbers are in range."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
-from seqtune.predictor.dispatch.domain import Domain
+from seqtune.predictor.dispatch.domain import Domain, Span
 from seqtune.predictor.dispatch.facts import Fact, fact_columns, facts_of
 from seqtune.predictor.dispatch.rule import LEVELS, Rule, Tree
 
@@ -31,6 +32,12 @@ def configurations(kernels: Sequence[Kernel], device: Device, problems: Sequence
         if len(found) >= count:
             break
     return list(found)[:count]
+
+
+def corners(domain: Domain, count: int) -> ProblemColumns:
+    """Problems of a domain whose sizes are at the ends of their ranges."""
+    ranges = {name: tuple(values) if isinstance(values, Span) else values for name, values in domain.ranges.items()}
+    return replace(domain, ranges=ranges).sample(count, np.random.default_rng(0))
 
 
 def random_rule(facts: Sequence[Fact], values: NDArray[np.int64], members: int, tests: int,

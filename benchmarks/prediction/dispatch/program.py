@@ -3,7 +3,7 @@
 FOLDER holds MIOpen's find-dbs. The part `sets` compares the sets of members with the best ones, at 1 to 10 members. The
 part `rules` judges rules for six members on a quarter of the problems that they did not see, beside other people's
 ways, on three splits of the problems. The part `validity`, which needs no FOLDER, counts invalid answers over a
-million random shapes and all corners of domains.
+million random shapes and corners of domains.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.problem_sets.sampler import sample_problems
-from seqtune.predictor.dispatch.domain import MOST_CORNERS, Domain, Span
+from seqtune.predictor.dispatch.domain import Domain, Span
 
 GEMM = operation("gemm")
 
@@ -106,15 +106,6 @@ def test_a_small_domain_has_fewer_fresh_shapes() -> None:
     domain = Domain.parse(GEMM, ["m=1..3", "n=4", "k=4"])
     assert set(domain.draw(9, np.random.default_rng(0), [gemm(2, 4, 4)])) == {gemm(1, 4, 4), gemm(3, 4, 4)}
     assert Domain.of_shapes([gemm(2, 4, 4)]).draw(9, np.random.default_rng(0), [gemm(2, 4, 4)]) == []
-
-
-def test_corners_are_the_ends_of_all_ranges_with_all_words_and_some_of_many() -> None:
-    domain = Domain.parse(GEMM, ["m=1..9", "n=5,6,7", "k=8", "trans_b=no,yes", "m > 1"])
-    assert {problem for _, problem in domain.corners().problems()} == {
-        gemm(9, n, 8, trans_b=word) for n in (5, 6, 7) for word in ("no", "yes")}
-    corners = Domain.parse(GEMM, [f"{name}={','.join(map(str, range(1, 1001)))}" for name in "mnk"]).corners()
-    assert len(corners) == MOST_CORNERS
-    assert all(len(set(corners.values[name].tolist())) == 1000 for name in "mnk")
 
 
 def test_a_feature_that_contradicts_those_it_follows_from_is_outside() -> None:

@@ -24,7 +24,7 @@ from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.folding import NEVER
 from seqtune.predictor.dispatch.guards import Guard
 from tests.support.devices import DEVICES, described_gpu
-from tests.support.guarded_members import configurations, space_verdicts
+from tests.support.guarded_members import configurations, corners, space_verdicts
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 DOMAINS = {"gemm": ("m=1..2048", "n=1..2048", "k=1..2048", "trans_a=no,yes", "dtype=fp32,bf16,int8"),
@@ -37,14 +37,14 @@ SSE = Device("llvm:sse:1", "llvm", "nehalem", "sse", vector_registers=16, l1_byt
 def check(domain: Domain, kernels: Sequence[Kernel], device: Device, members: int = 8) -> None:
     """Compare guards with spaces and with `Membership`."""
     generator, pairs = np.random.default_rng(4), 0
-    columns, corners = domain.sample(3000, generator), domain.corners()
+    columns = domain.sample(3000, generator)
     few = columns.take(np.arange(25))
     problems = [problem for _, problem in columns.take(np.arange(300)).problems()]
     for member in configurations(kernels, device, problems, members, generator):
         family = {family.name: family for family in kernels}[member.kernel]
         guard = Guard.of(member, family, device)
         assert guard.holds(few).tolist() == space_verdicts(member, family, device, few).tolist()
-        for shapes in (columns, corners.take(generator.integers(0, max(1, len(corners)), min(200, len(corners))))):
+        for shapes in (columns, corners(domain, 200)):
             settings = {name: np.full(len(shapes), value) for name, value in member.settings}
             holds = guard.holds(shapes)
             assert holds.tolist() == [reason is None for reason in Membership(family, shapes, device, settings).reasons]

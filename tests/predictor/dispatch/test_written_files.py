@@ -26,7 +26,7 @@ from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import Rule
 from tests.support.compiled_dispatcher import CompiledDispatcher
 from tests.support.devices import DEVICES
-from tests.support.guarded_members import random_dispatcher
+from tests.support.guarded_members import corners, random_dispatcher
 from tests.support.learning.c_programs import needs_compiler
 
 CPU = DEVICES["llvm"]
@@ -51,9 +51,7 @@ def shapes(dispatcher: Dispatcher, count: int) -> list[ProblemColumns]:
     domain, generator = dispatcher.domain, np.random.default_rng(8)
     wide = Domain.parse(domain.operation, [f"{feature.name}=1..60000" for feature in domain.varying if
                                            feature.name in domain.operation.sizes and not feature.numbers], domain)
-    corners = domain.corners()
-    return [domain.sample(count, generator), wide.sample(count, generator),
-            corners.take(generator.permutation(len(corners))[:500])]
+    return [domain.sample(count, generator), wide.sample(count, generator), corners(domain, 500)]
 
 
 def odd_dispatcher() -> Dispatcher:
