@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +85,7 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
         chosen = None
         for each in sets:
             judged = _judged(slowness[part][:, each], weights[part] / weights[part].sum(), goal, each, facts_for, part,
-                             seed)
+                             seed, matrix.valid[part][:, each])
             if chosen is None or judged.rule < chosen.rule - NOISE:
                 chosen = judged
         assert chosen is not None
@@ -95,23 +94,28 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
 
 
 def _judged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, ...], facts_for: Facts, part: Whole,
-            seed: int) -> MemberSet:
-    """The losses of a set at some shapes, by rules learned without the shapes on which they are judged."""
+            seed: int, valid: NDArray[np.bool_]) -> MemberSet:
+    """The losses of a set at some shapes, by rules learned without the shapes on which they are judged.
+
+    Shapes: `slowness` and `valid` (shape, member).
+    """
     picks = np.zeros((len(part), 2), np.int64)
     if len(members) > 1:
         facts, values = facts_for(members)
         picks = cross_fitted(values[part], slowness, weights, goal, facts, seed=seed, room=ROOM)
     firsts = np.take_along_axis(slowness, picks, axis=1)
+    skipped = ~np.take_along_axis(valid, picks, axis=1)[:, 0]  # guards pass over a member that is not valid
+    firsts[skipped, 0] = firsts[skipped, 1]
     return MemberSet(members, goal.loss(slowness.min(axis=1), weights), goal.loss(firsts[:, 0], weights),
                      goal.loss(firsts.min(axis=1), weights))
 
 
 def knee(steps: Sequence[MemberSet], least_gain: float = 0.005) -> int:
-    """The smallest number of members whose next one gains less than `least_gain`, on shapes that no rule saw."""
-    for count, (step, following) in enumerate(pairwise(steps), 1):
-        if step.rule - following.rule < least_gain:
-            return count
-    return len(steps)
+    """The smallest number of members beyond which none gain `least_gain` each, on shapes that no rule saw.
+
+    One more may gain nothing where two more gain much, since a rule for few shapes is partly luck.
+    """
+    return min(steps, key=lambda step: step.rule + least_gain * step.kernels).kernels
 
 
 def generalises(step: MemberSet, goal: Goal) -> bool:

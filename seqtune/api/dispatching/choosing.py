@@ -116,8 +116,8 @@ class Chooser:
     def choose(self, matrix: Matrix, deadline: Deadline) -> Chosen:
         """Choose as many members as the question asks for, and learn their rule; fewer where the time ends before.
 
-        For "auto" these are the fewest whose next one gains little, or more, where none of them is valid for a shape,
-        or the library's default is better. Where no rule is better than the best single kernel, that is the choice.
+        For "auto" these are the fewest beyond which others gain little, or more, where none of them is valid for a
+        shape, or the library's default is better. Where no rule is better than the best single kernel, that is chosen.
         """
         question, columns = self.question, ProblemColumns.of(matrix.problems)
         sets: tuple[MemberSet, ...] = ()
@@ -169,14 +169,8 @@ class Chooser:
 
 
 def _serving(matrix: Matrix, sets: tuple[MemberSet, ...]) -> tuple[int, ...]:
-    """The members at the knee, or more, so that one is valid for each shape for which any candidate is."""
-    valid = matrix.valid
-
-    def unserved(members: Sequence[int]) -> NDArray[np.int64]:
-        return np.flatnonzero(valid.any(axis=1) & ~valid[:, members].any(axis=1))
-
-    larger = [each.members for each in sets[knee(sets) - 1:]]
-    members = next((each for each in larger if not len(unserved(each))), larger[0])
-    while len(rows := unserved(members)):
-        members = (*members, int(np.argmin(matrix.weights[rows] @ matrix.slowness()[rows])))
+    """The members at the knee, and the best of the candidates that are valid for shapes for which none of them is."""
+    valid, slowness, members = matrix.valid, matrix.slowness(), sets[knee(sets) - 1].members
+    while len(rows := np.flatnonzero(valid.any(axis=1) & ~valid[:, members].any(axis=1))):
+        members = (*members, int(np.argmin(matrix.weights[rows] @ slowness[rows])))
     return members

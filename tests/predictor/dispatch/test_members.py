@@ -15,7 +15,7 @@ from seqtune.kernels.task import Floats
 from seqtune.predictor.dispatch.facts import Fact
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.matrix import Matrix
-from seqtune.predictor.dispatch.members import choose_members, generalises, knee
+from seqtune.predictor.dispatch.members import MemberSet, choose_members, generalises, knee
 from seqtune.predictor.dispatch.rule import Whole
 
 FACTS = (Fact("m", Expression("m")), Fact("n", Expression("n")))
@@ -87,3 +87,8 @@ def test_other_goals_choose_for_the_slow_shapes(kind: str) -> None:
     # the second kernel is a little slower everywhere, the first is much slower at few shapes
     matrix, facts = space(lambda m, n: columns(1.5 * (m > 880), 0.04, 0.9, shapes=len(m)))
     assert next(choose_members(matrix, 1, Goal(kind), facts)).members == (1,)  # type: ignore[arg-type]
+
+
+def test_the_knee_is_where_further_members_gain_little_each() -> None:
+    for rules, kernels in (([0.2, 0.1, 0.098, 0.096], 2), ([0.24, 0.29, 0.15, 0.149], 3), ([0.02, 0.019], 1)):
+        assert knee([MemberSet(tuple(range(count)), 0.0, rule, 0.0) for count, rule in enumerate(rules, 1)]) == kernels
