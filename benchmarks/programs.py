@@ -70,8 +70,7 @@ PROGRAMS: Mapping[str, Program] = {
     "gpu": Program("benchmarks.gpu.program:main", "check, measure and compare on one GPU", {
         "gpu": "benchmarks.gpu.page:page"}),
 
-    "answers": Program("benchmarks.robustness.answers:main", "compare the answers of two versions of the sources"),
-    "planted_errors": Program("benchmarks.robustness.planted_errors:main",
+    "planted_errors": Program("benchmarks.kernels.planted_errors:main",
                               "planted errors that the check finds, and right results that it refuses"),
 }
 PAGES: Mapping[str, str] = {  # name of a page -> the function that makes it from its JSON file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.robustness.planted_errors import ERRORS, FORMS, wrong_before
+from benchmarks.kernels.planted_errors import ERRORS, FORMS, wrong_before
 
 
 def test_errors_are_planted_where_nothing_is_masked() -> None:

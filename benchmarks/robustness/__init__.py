@@ -1,1 +1,0 @@
-"""Programs that compare versions of seqtune, and measure beside other work."""
