@@ -47,47 +47,33 @@ COARSE, FINE = 16, 32  # thresholds of a fact: to choose facts, and then to choo
 MOST_FACTS, MOST_TESTS = 32, 300
 
 
-def learn_rule(values: Whole, slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact], *,
-               room: int = ROOM, seed: int = 0) -> Rule:
-    """Learn a rule of at most about `room` bytes in a file, from shapes whose slowness is known; the smallest good one.
-
-    The rule has those of the facts that its trees read, so a shape's values are those of `rule.facts`. Raises
-    MisuseError.
-
-    Shapes: `values` (shape, fact), `slowness` (shape, member), log(time / best time), `weights` (shape,).
-    """
-    count, members = slowness.shape
-    if not count or len(values) != count or not np.isfinite(slowness).all():
-        raise MisuseError(f"a rule needs the slowness of every member at every shape (found {slowness.shape})")
-    if members == 1 or not len(facts) or np.ptp(goal.stakes(slowness), axis=1).max() <= 0:
-        return Rule(members)
-    learner = _Learner(values, slowness, weights, goal, facts, room, seed)
-    rule = learner.learn(np.arange(count), count > MANY or learner.cross_fit(FOLDS)[0])
-    leads = rule.leads(rule.scores(learner.values_of(rule)))
-    order = np.argsort(leads, kind="stable")
-    unsure = int(np.searchsorted(np.cumsum(weights[order]), UNSURE * weights.sum()))
-    return replace(rule, sure=int(leads[order[min(unsure, count - 1)]]))
-
-
-def cross_fitted(values: Whole, slowness: Floats, weights: Floats, goal: Goal, facts: Sequence[Fact],
-                 folds: int = 5, seed: int = 0, *, room: int = ROOM) -> Whole:
-    """The members, of several, that a rule learned without the shape's fold puts first and second: (shape, 2)."""
-    if not len(facts):
-        return np.tile(np.array([0, 1]), (len(slowness), 1))
-    return _Learner(values, slowness, weights, goal, facts, room, seed).cross_fit(folds)[1]
-
-
 @dataclass(frozen=True, eq=False)
-class _Learner:
-    """Learns rules from some of the shapes."""
+class Learner:
+    """Learns rules of at most about `room` bytes in a file, from shapes whose slowness is known. Raises MisuseError."""
 
-    values: Whole
-    slowness: Floats
-    weights: Floats
+    values: Whole  # (shape, fact)
+    slowness: Floats  # (shape, member) log(time / best time)
+    weights: Floats  # (shape,)
     goal: Goal
     facts: Sequence[Fact]
-    room: int
-    seed: int
+    room: int = ROOM
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not len(self.slowness) or len(self.values) != len(self.slowness) or not np.isfinite(self.slowness).all():
+            raise MisuseError("a rule needs the slowness of every member at every shape (found "
+                              f"{self.slowness.shape})")
+
+    def rule(self) -> Rule:
+        """Learn from all shapes; the smallest good rule. It has those of the facts that its trees read."""
+        count, members = self.slowness.shape
+        if np.ptp(self.goal.stakes(self.slowness), axis=1).max() <= 0:
+            return Rule(members)
+        rule = self.learn(np.arange(count), count > MANY or self.cross_fit(FOLDS)[0])
+        leads = rule.leads(rule.scores(self.values_of(rule)))
+        order = np.argsort(leads, kind="stable")
+        unsure = int(np.searchsorted(np.cumsum(self.weights[order]), UNSURE * self.weights.sum()))
+        return replace(rule, sure=int(leads[order[min(unsure, count - 1)]]))
 
     def values_of(self, rule: Rule) -> Whole:
         """The values of the rule's own facts, (shape, fact)."""

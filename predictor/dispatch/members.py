@@ -18,14 +18,14 @@ from seqtune.kernels.task import Floats
 
 from .facts import Fact
 from .goal import Goal
-from .learning import cross_fitted
+from .learning import Learner
 from .matrix import Matrix
 from .rule import Whole
 
 EQUAL = 0.001  # of the loss: candidates that are closer than that are tried with their rules
 NOISE = 0.002  # of the loss held out: rules that are closer than that are equal
 TRIED = 3  # candidates for each member
-MOST_SHAPES, ROOM = 1500, 4000  # of the shapes, and bytes of the rules, by which members are compared
+MOST_SHAPES, ROOM, FOLDS = 1500, 4000, 5  # shapes, bytes and folds of the rules by which members are compared
 SERVED = math.log(1.25)  # the largest loss at which shapes count as served
 SERVED_SHARE = 0.5  # the largest share of shapes that are not within the goal's factor
 
@@ -102,7 +102,7 @@ def _judged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, .
     picks = np.zeros((len(part), 2), np.int64)
     if len(members) > 1:
         facts, values = facts_for(members)
-        picks = cross_fitted(values[part], slowness, weights, goal, facts, seed=seed, room=ROOM)
+        picks = Learner(values[part], slowness, weights, goal, facts, ROOM, seed).cross_fit(FOLDS)[1]
     firsts = np.take_along_axis(slowness, picks, axis=1)
     skipped = ~np.take_along_axis(valid, picks, axis=1)[:, 0]  # guards pass over a member that is not valid
     firsts[skipped, 0] = firsts[skipped, 1]

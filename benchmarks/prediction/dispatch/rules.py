@@ -23,7 +23,7 @@ from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import fact_columns, facts_of
 from seqtune.predictor.dispatch.goal import Goal
-from seqtune.predictor.dispatch.learning import learn_rule
+from seqtune.predictor.dispatch.learning import Learner
 from seqtune.predictor.dispatch.matrix import WORST
 from seqtune.predictor.dispatch.rule import Rule, Whole
 
@@ -83,7 +83,7 @@ def learned(times: SolverTimes, slowness: Floats, members: list[int], fit: Whole
     facts = facts_of(times.columns.operation, matrix.problems, [matrix.candidates[each] for each in members],
                      times.device)
     values = fact_columns(facts, times.columns)
-    rule = learn_rule(values[fit], slowness[fit], matrix.weights, Goal(), facts, seed=SEED)
+    rule = Learner(values[fit], slowness[fit], matrix.weights, Goal(), facts, seed=SEED).rule()
     return rule, values[:, [facts.index(fact) for fact in rule.facts]]
 
 

@@ -23,7 +23,7 @@ from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import Fact, fact_columns, facts_of
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.guards import Guard
-from seqtune.predictor.dispatch.learning import learn_rule
+from seqtune.predictor.dispatch.learning import Learner
 from seqtune.predictor.dispatch.matrix import WORST, Matrix
 from seqtune.predictor.dispatch.members import MemberSet, choose_members, knee
 from seqtune.tuner.measuring.deadline import Deadline
@@ -149,7 +149,7 @@ class Chooser:
         goal, columns, rows = self.question.goal, ProblemColumns.of(matrix.problems), np.arange(len(matrix.problems))
         facts, values = self._facts(matrix, columns, members)
         slowness = matrix.slowness()
-        rule = learn_rule(values, slowness[:, members], matrix.weights, goal, facts, seed=self.question.seed)
+        rule = Learner(values, slowness[:, members], matrix.weights, goal, facts, seed=self.question.seed).rule()
         dispatcher = Dispatcher.of([self.candidates[each] for each in members], self.kernels, self.device, rule,
                                    self.domain)
         answers = dispatcher.choose_many(columns)

@@ -32,7 +32,7 @@ from seqtune.kernels.task import MeasuredTask, Task
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.goal import Goal
-from seqtune.predictor.dispatch.learning import learn_rule
+from seqtune.predictor.dispatch.learning import Learner
 from seqtune.predictor.dispatch.matrix import Matrix, matrix_of
 from seqtune.predictor.trees.cost_trees import TreesOptions
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
@@ -341,9 +341,9 @@ def test_a_rule_that_is_worse_than_the_best_single_kernel_is_not_shipped(
     chooser, matrix = _planted(tmp_path, [[1.0, 2.0, 9.0], [1.0, 1.2, 9.0]], 2)
 
     def bad(values: Any, slowness: Any, *arguments: Any, **options: Any) -> Any:
-        return learn_rule(values, -slowness, *arguments, **options)
+        return Learner(values, -slowness, *arguments, **options)
 
-    monkeypatch.setattr(choosing, "learn_rule", bad)
+    monkeypatch.setattr(choosing, "Learner", bad)
     assert chooser.choose(matrix, Deadline()).members == (0,)
 
 

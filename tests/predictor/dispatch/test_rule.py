@@ -10,7 +10,7 @@ from seqtune.kernels.expression import Expression
 from seqtune.kernels.task import Floats
 from seqtune.predictor.dispatch.facts import Fact
 from seqtune.predictor.dispatch.goal import Goal
-from seqtune.predictor.dispatch.learning import cross_fitted, learn_rule
+from seqtune.predictor.dispatch.learning import Learner
 from seqtune.predictor.dispatch.rule import Rule, Tree, Whole
 
 FACTS = tuple(Fact(text, Expression(text)) for text in ("m", "n", "m * n"))
@@ -31,7 +31,7 @@ def scores(rule: Rule, values: Whole) -> Whole:
 
 def test_a_rule_finds_planted_thresholds_and_says_them() -> None:
     values, slowness, weights = planted(400, "0 if m > 500 else 1 if n > 400 else 2")
-    rule = learn_rule(values, slowness, weights, Goal(), FACTS)
+    rule = Learner(values, slowness, weights, Goal(), FACTS).rule()
     assert slowness[np.arange(400), scores(rule, values).argmin(axis=1)].mean() < 0.01
     lines = rule.text(["zero", "one", "two"]).splitlines()
     conditions = dict(line.strip(" if:").split(" > ") for line in lines if " > " in line)
@@ -42,17 +42,17 @@ def test_a_rule_finds_planted_thresholds_and_says_them() -> None:
 
 def test_boosted_trees_are_learned_where_one_small_tree_is_too_coarse() -> None:
     values, slowness, weights = planted(600, "(m // 125 + n // 125) % 3")
-    rule = learn_rule(values, slowness, weights, Goal(), FACTS, room=6000)
+    rule = Learner(values, slowness, weights, Goal(), FACTS, room=6000).rule()
     assert len(rule.trees) > 1
     assert "trees, of " in rule.text(["zero", "one", "two"])
-    assert rule == learn_rule(values, slowness, weights, Goal(), FACTS, room=6000)
+    assert rule == Learner(values, slowness, weights, Goal(), FACTS, room=6000).rule()
     assert slowness[np.arange(600), scores(rule, values).argmin(axis=1)].mean() < 0.15
     assert (rule.leads(scores(rule, values)) >= rule.sure).mean() == pytest.approx(0.8, abs=0.05)
 
 
 def test_cross_fitted_picks_are_good_on_shapes_that_the_rule_did_not_see() -> None:
     values, slowness, weights = planted(400, "0 if m > 500 else 1 if n > 400 else 2")
-    picks = cross_fitted(values, slowness, weights, Goal(), FACTS)
+    picks = Learner(values, slowness, weights, Goal(), FACTS).cross_fit(5)[1]
     assert picks.shape == (400, 2)
     assert (picks[:, 0] != picks[:, 1]).all()
     assert slowness[np.arange(400), picks[:, 0]].mean() < 0.05
@@ -67,6 +67,6 @@ def test_a_tree_is_printed_as_conditions_without_branches_that_end_alike() -> No
 
 def test_members_that_are_equal_need_no_tree_and_unknown_slowness_is_refused() -> None:
     values, slowness, weights = planted(50, "0 if m > 100 else 1")
-    assert learn_rule(values, np.repeat(slowness[:, :1], 2, axis=1), weights, Goal(), FACTS).trees == ()
+    assert Learner(values, np.repeat(slowness[:, :1], 2, axis=1), weights, Goal(), FACTS).rule().trees == ()
     with pytest.raises(MisuseError, match="every member"):
-        learn_rule(values, np.full((50, 2), np.nan), weights, Goal(), FACTS)
+        Learner(values, np.full((50, 2), np.nan), weights, Goal(), FACTS).rule()
