@@ -41,7 +41,6 @@ SHAPES_PER_LEAF = 60  # on average, of the deepest trees
 SINGLE_DEPTH = 4  # of a tree that people read
 LEAST_SAVED = 0.02  # of the mean stake: what a split of such a tree saves at least
 DEEPEST, MOST_TREES, FEWEST_TREES = 7, 40, 3
-TREE_SHARE, TEST_SHARE = 0.8, 0.5  # of the shapes and of the tests that a tree sees
 FIRST_SHAPES, FIRST_TREES, FIRST_DEPTH = 6000, 10, 5  # of the trees that choose tests
 COARSE, FINE = 16, 32  # thresholds of a fact: to choose facts, and then to choose tests
 MOST_FACTS, MOST_TESTS = 32, 300
@@ -91,7 +90,7 @@ class Learner:
                 count = max(1, min(MOST_TREES, room // (((2 + (members + 1) // 2) << depth) + TREE_BYTES)))
                 if count >= FEWEST_TREES:
                     break
-            trees = boost(holding(tests, values), losses, count, depth, self.seed)[0]
+            trees = boost(holding(tests, values), losses, count, depth)[0]
         else:
             trees = [single(holding(tests, values), losses)]
         used = np.unique([test for tree in trees for test in tree.tests]).astype(np.int64)
@@ -156,17 +155,14 @@ class Losses:
         return np.concatenate([first, second, np.ones((len(scores), 1))], axis=1).astype(np.float32)
 
 
-def boost(held: Held, losses: Losses, count: int, depth: int, seed: int) -> tuple[list[Tree], Floats]:
+def boost(held: Held, losses: Losses, count: int, depth: int) -> tuple[list[Tree], Floats]:
     """Grow `count` trees over the tests that hold. The result has what each test gained, too: (test,)."""
-    generator = np.random.default_rng(seed)
     shapes, members = losses.regret.shape
     rate, scores, trees, gains = min(0.4, 6 / count), np.zeros((shapes, members)), [], np.zeros(held.shape[1])
     for _ in range(count):
         sums = losses.derivatives(scores)
-        rows = np.sort(generator.permutation(shapes)[:max(int(TREE_SHARE * shapes), min(shapes, 20))])
-        tests = np.sort(generator.permutation(held.shape[1])[:max(1, int(TEST_SHARE * held.shape[1]))])
-        nodes, leaf = _grow(held, sums, rows, tests, depth, gains)
-        totals = np.stack([np.bincount(leaf[rows], column, 1 << depth) for column in sums[rows].T], axis=1)
+        nodes, leaf = _grow(held, sums, depth, gains)
+        totals = np.stack([np.bincount(leaf, column, 1 << depth) for column in sums.T], axis=1)
         leaves = -rate * totals[:, :members] / (totals[:, members:-1] + SMOOTHING)
         leaves -= leaves.mean(axis=1, keepdims=True)
         largest = min(float(np.abs(leaves).max()), 3 * float(np.sqrt((leaves**2).mean())))
@@ -181,8 +177,8 @@ def _tree(nodes: Whole, levels: Whole, scale: int) -> Tree:
     return Tree(tuple(nodes.tolist()), tuple(map(tuple, levels.tolist())), scale)
 
 
-def _grow(held: Held, sums: Held, rows: Whole, tests: Whole, depth: int, gains: Floats) -> tuple[Whole, Whole]:
-    """The tests of a complete tree's nodes and the leaf of every shape, by the shapes `rows` and some tests.
+def _grow(held: Held, sums: Held, depth: int, gains: Floats) -> tuple[Whole, Whole]:
+    """The tests of a complete tree's nodes and the leaf of every shape.
 
     `sums` are those of `Losses.derivatives`. What each test gains is added to `gains`.
     """
@@ -190,18 +186,18 @@ def _grow(held: Held, sums: Held, rows: Whole, tests: Whole, depth: int, gains: 
     node = np.zeros(len(held), np.int64)
     for level in range(depth):
         for number in range((1 << level) - 1, (2 << level) - 1):
-            own = rows[node[rows] == number]
-            if len(own) < 2 * LEAST_SHAPES:
+            rows = np.flatnonzero(node == number)
+            if len(rows) < 2 * LEAST_SHAPES:
                 continue
-            total = sums[own].sum(axis=0)
-            right = held[np.ix_(own, tests)].T @ sums[own]
+            total = sums[rows].sum(axis=0)
+            right = held[rows].T @ sums[rows]
             left = total - right
             gain = _worth(left) + _worth(right) - _worth(total[None])
             gain[(left[:, -1] < LEAST_SHAPES) | (right[:, -1] < LEAST_SHAPES)] = -1.0
             best = int(np.argmax(gain))
             if gain[best] > 0:
-                nodes[number] = tests[best]
-                gains[tests[best]] += gain[best]
+                nodes[number] = best
+                gains[best] += gain[best]
         node = 2 * node + 1 + (held[np.arange(len(held)), nodes[node]] > 0)
     return nodes, node - len(nodes)
 
@@ -215,8 +211,7 @@ def _worth(sums: Held) -> Floats:
 def single(held: Held, losses: Losses) -> Tree:
     """Grow one small tree whose leaves order the members by their regret there; splits that save little are undone."""
     depth = min(SINGLE_DEPTH, deepest(len(held))) if held.shape[1] else 0
-    nodes, leaf = _grow(held, losses.derivatives(np.zeros_like(losses.regret)), np.arange(len(held)),
-                        np.arange(held.shape[1]), depth, np.zeros(held.shape[1]))
+    nodes, leaf = _grow(held, losses.derivatives(np.zeros_like(losses.regret)), depth, np.zeros(held.shape[1]))
     weighted = losses.regret * losses.weights[:, None] / len(held)
     costs = np.stack([np.bincount(leaf, column, 1 << depth) for column in weighted.T], axis=1)
     pruned, least = costs.copy(), costs.min(axis=1)
@@ -242,24 +237,24 @@ def choose_tests(values: Whole, losses: Losses, prices: Whole, room: int, seed: 
     """
     part = np.sort(np.random.default_rng(seed).permutation(len(values))[:FIRST_SHAPES])
     losses = Losses(losses.regret[part], losses.weights[part], losses.wanted[part], losses.stakes[part])
-    tests, gains = _tried(values[part], losses, range(values.shape[1]), COARSE, seed)
+    tests, gains = _tried(values[part], losses, range(values.shape[1]), COARSE)
     by_fact = np.bincount(tests[:, 0], gains, values.shape[1])
     best = np.argsort(-by_fact / np.sqrt(prices), kind="stable")[:MOST_FACTS]
     best = best[(by_fact[best] > 0) & (np.cumsum(prices[best]) <= room // 2)]
-    tests, gains = _tried(values[part], losses, np.sort(best).tolist(), FINE, seed + 1)
+    tests, gains = _tried(values[part], losses, np.sort(best).tolist(), FINE)
     most = min(MOST_TESTS, (room - int(prices[best].sum())) // TEST_BYTES)
     kept = np.argsort(-gains, kind="stable")[:most]
     return tests[np.sort(kept[gains[kept] > 0])]
 
 
-def _tried(values: Whole, losses: Losses, facts: Sequence[int], most: int, seed: int) -> tuple[Whole, Floats]:
+def _tried(values: Whole, losses: Losses, facts: Sequence[int], most: int) -> tuple[Whole, Floats]:
     """At most `most` tests of each fact, and what each gains in a few trees."""
     tests = np.array([(fact, cut) for fact in facts for cut in _cuts(values[:, fact], most).tolist()],
                      np.int64).reshape(-1, 2)
     if not len(tests):
         return tests, np.zeros(0)
     depth = min(FIRST_DEPTH, deepest(len(values)) + 1)
-    return tests, boost(holding(tests, values), losses, FIRST_TREES, depth, seed)[1]
+    return tests, boost(holding(tests, values), losses, FIRST_TREES, depth)[1]
 
 
 def _cuts(column: Whole, most: int) -> Whole:

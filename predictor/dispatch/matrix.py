@@ -106,9 +106,9 @@ def matrix_of(measured: Sequence[MeasuredTask], candidates: Sequence[Configurati
     for column, candidate in enumerate(candidates):
         columns.setdefault(candidate.kernel, []).append(column)
     for row, known in enumerate(measured):
-        for kernel, own in columns.items():
-            numbers = known.task.numbers(kernel, [dict(candidates[column].settings) for column in own])
-            valid = np.array(own)[numbers >= 0]
+        for kernel, indices in columns.items():
+            numbers = known.task.numbers(kernel, [dict(candidates[column].settings) for column in indices])
+            valid = np.array(indices)[numbers >= 0]
             seconds[row, valid] = known.seconds[numbers[numbers >= 0]]
             expected[row, valid] = expect(known.task, numbers[numbers >= 0])
     return Matrix(tuple(known.problem for known in measured), tuple(candidates), seconds, expected, weights)
@@ -122,9 +122,9 @@ def most_helpful(slowness: Floats, weights: Floats, count: int, chosen: Sequence
     """
     order = list(chosen)
     best = slowness[:, order].min(axis=1, initial=WORST)
-    own = weights @ slowness
+    alone = weights @ slowness
     while len(order) < min(count, slowness.shape[1]):
-        means = weights @ np.minimum(best[:, None], slowness) + 1e-9 * own
+        means = weights @ np.minimum(best[:, None], slowness) + 1e-9 * alone
         means[order] = np.inf
         order.append(int(np.argmin(means)))
         best = np.minimum(best, slowness[:, order[-1]])

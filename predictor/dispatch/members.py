@@ -74,8 +74,8 @@ def choose_members(matrix: Matrix, most: int, goal: Goal, facts_for: Facts, *,
         sets = sorted(each for each in sorted(larger, key=losses.__getitem__)[:TRIED] if losses[each] <= least + EQUAL)
         exchanged = sets[0]
         while True:  # one member for another, as long as the best members lose less
-            trials = [(*exchanged[:place], other, *exchanged[place + 1:]) for place in range(len(exchanged))
-                      for other in (candidates if place else firsts) if other not in exchanged]
+            trials = [(*exchanged[:index], other, *exchanged[index + 1:]) for index in range(len(exchanged))
+                      for other in (candidates if index else firsts) if other not in exchanged]
             best = min(trials, key=loss, default=exchanged)
             if loss(best) >= loss(exchanged) - EQUAL / 10:
                 break
