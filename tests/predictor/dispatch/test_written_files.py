@@ -78,22 +78,13 @@ def module(dispatcher: Dispatcher) -> dict[str, Any]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["gemm", *(pytest.param(name, marks=pytest.mark.slow)
-                                           for name in ("conv2d", "attention", "odd"))])
-def test_the_c_file_answers_as_the_dispatcher(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "count"), [("gemm", 2000), *(pytest.param(name, count, marks=pytest.mark.slow) for (
+    name, count) in (("gemm", 100_000), ("conv2d", 2000), ("attention", 2000), ("odd", 2000)))])
+def test_the_c_file_answers_as_the_dispatcher(name: str, count: int, tmp_path: Path) -> None:
     dispatcher = made(name)
     compiled = CompiledDispatcher(dispatcher, tmp_path)
-    for columns in shapes(dispatcher, 2000):
+    for columns in shapes(dispatcher, count):
         assert compiled.choose_many(columns).tolist() == answers(dispatcher, columns).tolist()
-
-
-@needs_compiler
-@pytest.mark.slow
-def test_the_c_file_answers_as_the_dispatcher_for_many_shapes(tmp_path: Path) -> None:
-    dispatcher = made("gemm")
-    columns = dispatcher.domain.sample(100_000, np.random.default_rng(1))
-    compiled = CompiledDispatcher(dispatcher, tmp_path).choose_many(columns)
-    assert (compiled == answers(dispatcher, columns)).all()
 
 
 @pytest.mark.parametrize("name", [*DOMAINS, "odd"])
@@ -245,9 +236,3 @@ def test_files_that_would_need_unknown_features_are_refused() -> None:
             chosen = module(dispatcher)["choose"](c=8, h=8, w=8, k=8, r=3, s=3)
             assert (chosen.member, chosen.in_domain) == (0, True)
             assert "MEMBERS = 1" in c_file(dispatcher, "few")[0]
-
-
-def test_a_prefix_that_cannot_begin_names_is_refused() -> None:
-    for prefix in ("2few", "few kernels", "", "sq_x"):
-        with pytest.raises(MisuseError, match="prefix="):
-            c_file(made("gemm"), prefix)
