@@ -79,7 +79,7 @@ def opened(name: str) -> tuple[Any, tuple[Task, ...]]:
     """A model and tasks of different kinds, of which most have several kernels and long sentences."""
     model: Any
     if name == SMALL:
-        options = replace(QUICK, epochs=1, validation=0.0, confidence=False,
+        options = replace(QUICK, epochs=1, validation=0.0,
                           trees=TreesOptions(rounds=20, models=2, threads=1))
         with registered():
             toy = data(8, held_out=0, sampled=40, devices=(WIDE, NARROW))

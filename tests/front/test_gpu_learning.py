@@ -62,7 +62,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of convolutions in half precision on an H100, trained for an epoch."""
     data = Dataset.read(GPUS / "nvidia_h100.parquet")
     tasks = measured_tasks(replace(data, rows=data.rows[data.rows["kernel"] == KERNEL]), held_out=False)
-    options = replace(QUICK, epochs=1, validation=0.0, confidence=False, trees=replace(QUICK.trees, models=2))
+    options = replace(QUICK, epochs=1, validation=0.0, trees=replace(QUICK.trees, models=2))
     return train_model(tasks, [], options)[0].save(tmp_path_factory.mktemp("gpu") / "checkpoint")
 
 

@@ -127,7 +127,7 @@ def _checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("caches")
     exchange.import_data("kernel-tuner", caches(folder), folder / "caches.parquet", keys=("fixed",))
     tasks = measured_tasks(Dataset.read(folder / "caches.parquet"), held_out=False)
-    trained, _ = train_model(tasks, [], replace(QUICK, epochs=2, validation=0.0, confidence=False))
+    trained, _ = train_model(tasks, [], replace(QUICK, epochs=2, validation=0.0))
     return trained.save(folder / "checkpoint")
 
 

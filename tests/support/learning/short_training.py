@@ -1,4 +1,4 @@
-"""A small synthetic data set, and options of a training on it that takes seconds."""
+"""A small synthetic data set, and options of a training on it that takes a second: it estimates no confidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.synthetic import data
 
 DATA = data(16, held_out=4, sampled=40)
 QUICK = TrainingOptions(epochs=6, batch=16, sentences=4, rate=3e-3, average=0.9, extra=0, width=32, layers=1, heads=2,
-                        hidden=64, validation=0.2, threads=1, save_every=3,
+                        hidden=64, validation=0.2, confidence=False, threads=1, save_every=3,
                         trees=TreesOptions(rounds=30, models=1))
 
 

@@ -76,12 +76,12 @@ def test_problems_that_a_deadline_leaves_unlabelled_are_dropped() -> None:
     assert len(labelled) == OPTIONS.extra
     labelled.label(Deadline(0))
     assert len(labelled) == 0
-    assert train(DATA, replace(OPTIONS, epochs=1, confidence=False))[1]["examples"] > 0
+    assert train(DATA, replace(OPTIONS, epochs=1))[1]["examples"] > 0
 
 
 @pytest.mark.slow
 def test_a_second_process_that_labels_ahead_changes_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = replace(OPTIONS, epochs=2, confidence=False)
+    options = replace(OPTIONS, epochs=2)
     here = train(DATA, options)[0]
     monkeypatch.setattr(labelled_problems, "KEPT", 4)
     monkeypatch.setattr(labelled_problems, "processors", lambda: 2)

@@ -44,7 +44,7 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     untrained = Checkpoint.of_translator(small_translator(vocabulary, 32, hidden=64), vocabulary)
     reports: list[Epoch] = []
-    trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24), reports.append)
+    trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24, confidence=True), reports.append)
     assert _share(trained) > _share(untrained) + 0.1
     assert report["cases"] + report["validation_cases"] == 24
     assert report["examples"] == report["cases"] + 24
@@ -56,9 +56,10 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
-    first, second = train(DATA, QUICK)[0], train(DATA, QUICK)[0]
+    short = replace(QUICK, epochs=2)
+    first, second, other = (train(DATA, options)[0] for options in (short, short, replace(short, seed=1)))
     assert torch.equal(_weights(first), _weights(second))
-    assert not torch.equal(_weights(first), _weights(train(DATA, replace(QUICK, seed=1))[0]))
+    assert not torch.equal(_weights(first), _weights(other))
     first.save(tmp_path / "kept")
     assert torch.equal(_weights(Checkpoint.load(tmp_path / "kept")), _weights(first))
 
@@ -92,7 +93,7 @@ def test_answers_to_validation_problems_decide_between_the_last_epoch_and_the_be
     scores, answers = iter([1.0, 3.0, 2.0]), iter(shares)
     monkeypatch.setattr(training, "validate", lambda *given: (next(scores), 0.0))
     monkeypatch.setattr(training, "answer_shares", lambda *given: {1: next(answers)})
-    report = train(DATA, replace(QUICK, epochs=3, validation=0.3, confidence=False))[1]
+    report = train(DATA, replace(QUICK, epochs=3, validation=0.3))[1]
     assert (report["best_epoch"], report["kept_epoch"]) == (2, kept)
     assert report["answer_shares"] == {"1": max(shares)}
 
@@ -118,7 +119,7 @@ def test_ctrl_c_after_the_last_epoch_keeps_the_trained_weights(monkeypatch: pyte
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    short = replace(QUICK, epochs=2)
+    short = replace(QUICK, epochs=2, confidence=True)
     whole, _ = train(DATA, short)
     refitting, report = train(DATA, replace(short, refit=True), stop)
     assert report["interrupted"]
@@ -134,7 +135,7 @@ def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
     tasks = measured_tasks(DATA, held_out=False)
     examples = make_examples(tasks, None, vocabulary_of(tasks), replace(QUICK, extra=50), [])
     assert len(examples) == len(tasks)
-    checkpoint, report = train(DATA, replace(QUICK, teacher=False))
+    checkpoint, report = train(DATA, replace(QUICK, epochs=2, teacher=False))
     assert report["teacher_share"] is None
     assert 0 < _share(checkpoint) <= 1
 
@@ -154,7 +155,7 @@ def test_data_without_training_problems_is_refused() -> None:
 
 
 def test_a_judge_that_learns_anew_changes_nothing_else_and_goes_on_where_it_ended(tmp_path: Path) -> None:
-    options = replace(QUICK, extra=8)
+    options = replace(QUICK, epochs=3, extra=8)
     before, after = (train(DATA, replace(options, judge_epochs=epochs))[0] for epochs in (0, 2))
     changed = {name for name in before.state if not np.array_equal(before.state[name], after.state[name])}
     assert changed

@@ -22,6 +22,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.similarity import near
 from seqtune.kernels.say import silent
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.learning.tasks.adaptation.clock import Clock
 from seqtune.predictor.learning.tasks.adaptation.plan import Selection
 from seqtune.predictor.learning.tasks.adaptation.report import NEW, OLD
@@ -32,11 +33,18 @@ from seqtune.predictor.training.progress import Epoch
 from seqtune.tuner.measuring.deadline import Deadline
 from tests.support.learning.progress import parted
 from tests.support.learning.short_training import DATA, QUICK, train
-from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, Data, data
+from tests.support.synthetic import DIRECT, MIDDLE, NARROW, WIDE, Data, data, registered
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
 AGAIN = replace(RETRAINING, epochs=1, batch=16, sentences=4, extra=0, threads=1, trees=QUICK.trees, added=10)
+
+@pytest.fixture(name="old", scope="module")
+def _old() -> Checkpoint:
+    """A checkpoint of DATA that learned for an epoch: no retraining changes it."""
+    with registered():
+        return train(DATA, replace(QUICK, epochs=1, validation=0.0))[0]
+
 
 PRODUCT = Kernel("fake.product", "gemm", ("fake",), (Parameter("tile", (1, 2, 4)),), (), (("tile", 1),))
 
@@ -96,10 +104,9 @@ def test_all_of_a_users_problems_are_learned_from_though_the_old_records_hold_ou
 
 
 @pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")
-def test_held_out_problems_near_a_learned_one_are_not_used_for_evaluation_and_named() -> None:
+def test_held_out_problems_near_a_learned_one_are_not_used_for_evaluation_and_named(old: Checkpoint) -> None:
     twin = near_twin(HELD[0])
     new = records_of([HELD[0], FAR[0], FAR[1]], held_out=[FAR[0], FAR[1]], device=WIDE, twins={HELD[0]: twin})
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     _, report = retrain(old, new, DATA, AGAIN)
     assert report.left_out == ()
     assert HELD[0].brief() in report.not_evaluated[OLD]
@@ -113,8 +120,7 @@ def test_held_out_problems_near_a_learned_one_are_not_used_for_evaluation_and_na
     assert report.notes[0].startswith(f"{MIDDLE.name}: all that was held out (1 problem (")
 
 
-def test_a_retraining_without_held_out_problems_says_that_it_cannot_be_evaluated() -> None:
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+def test_a_retraining_without_held_out_problems_says_that_it_cannot_be_evaluated(old: Checkpoint) -> None:
     _, report = retrain(old, data(4, held_out=0, sampled=40, devices=(MIDDLE,), seed=3), DATA, AGAIN)
     assert report.unevaluated == (MIDDLE.name,)
     assert report.notes[0].startswith(f"{MIDDLE.name}: nothing was held out")
@@ -133,7 +139,8 @@ def test_problems_without_a_usable_measurement_are_counted_and_named() -> None:
 
 
 @pytest.mark.parametrize("scratch", [False, True])
-def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_not_evaluated(scratch: bool) -> None:
+def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_not_evaluated(
+        old: Checkpoint, scratch: bool) -> None:
     IN_USE["fake"] = Library("fake", {DIRECT.name: "tests.support.synthetic:DIRECT",
                                       PRODUCT.name: f"{__name__}:PRODUCT"})
     product, new = Problem.make("gemm", m=64, n=64, k=64), data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
@@ -141,7 +148,6 @@ def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_n
     rows = [{**new.frame.iloc[0], "problem": product.key, "kernel": PRODUCT.name, "configuration": space[row].key,
              "seconds": 1e-3 * (row + 1), "held_out": True} for row in range(len(space))]
     new.frame = pd.concat([new.frame, pd.DataFrame(rows)], ignore_index=True)
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     _, report = retrain(old, new, DATA, AGAIN, scratch=scratch)
     assert report.unanswered == (product.brief(),)
     assert {(row.records, row.problems, row.scratch is None) for row in report.evaluated} == {(NEW, 2, not scratch)}
@@ -149,9 +155,8 @@ def test_a_held_out_problem_whose_kernels_no_training_problem_has_is_named_and_n
 
 
 @pytest.mark.filterwarnings("ignore:.*solved faster by a configuration that their search spaces no longer hold")
-def test_what_the_new_records_hold_out_is_not_rehearsed_and_no_other_device_changes() -> None:
+def test_what_the_new_records_hold_out_is_not_rehearsed_and_no_other_device_changes(old: Checkpoint) -> None:
     new = records_of([FAR[0], FAR[1], FAR[2]], held_out=[FAR[0]])
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     reports: list[Epoch] = []
     before = [old.propose([measured.task], 5) for measured in measured_tasks(DATA, held_out=True)]
     adapted, report = retrain(old, new, DATA, replace(AGAIN, rehearsed=99), parted(reports.append))
@@ -163,8 +168,8 @@ def test_what_the_new_records_hold_out_is_not_rehearsed_and_no_other_device_chan
     assert after == before, "no answer for an old device changes, not in the last digit"
 
 
-def test_an_old_device_with_new_records_is_evaluated_before_and_after_and_starts_from_its_own_layer() -> None:
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+def test_an_old_device_with_new_records_is_evaluated_before_and_after_and_starts_from_its_own_layer(
+        old: Checkpoint) -> None:
     first, report = retrain(old, data(6, held_out=2, sampled=40, devices=(WIDE,), seed=3), DATA, AGAIN)
     outcomes = evaluate_tasks(measured_tasks(DATA, held_out=True), old)
     logs = [outcome.log_shares["seqtune", 0] for outcome in outcomes if outcome.device == WIDE.name]
@@ -182,9 +187,8 @@ def test_an_old_device_with_new_records_is_evaluated_before_and_after_and_starts
     assert [count - trees[0] for count in trees] == [0, AGAIN.added, AGAIN.added, 2 * AGAIN.added]
 
 
-def test_a_retraining_ends_with_its_time_and_says_so() -> None:
+def test_a_retraining_ends_with_its_time_and_says_so(old: Checkpoint) -> None:
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     adapted, report = retrain(old, new, DATA, replace(AGAIN, minutes=1e-9, extra=10))
     assert report.out_of_time
     assert (report.epochs, report.old_cases) == (0, 1), "examples of the old records are no use without an epoch"
@@ -196,9 +200,8 @@ def test_a_retraining_ends_with_its_time_and_says_so() -> None:
     assert len(after.roots) == len(before.roots) + 1, "the network learned nothing, the trees did, a little"
 
 
-def test_a_promised_time_that_ends_before_the_training_is_refused_in_one_line() -> None:
+def test_a_promised_time_that_ends_before_the_training_is_refused_in_one_line(old: Checkpoint) -> None:
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     for deadline in (Deadline(1e-9), Deadline(1e-3, lambda: 0.0)):  # over, or too short for the trees
         with pytest.raises(SeqtuneError, match=f"the budget of {deadline.seconds:g} s ends before the training begins, "
                                                r"so nothing was written; after .* s of preparation, this machine seems "
@@ -206,10 +209,10 @@ def test_a_promised_time_that_ends_before_the_training_is_refused_in_one_line() 
             retrain(old, new, DATA, AGAIN, deadline=deadline)
 
 
-def test_each_part_of_a_retraining_ends_with_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_of_a_retraining_ends_with_its_share_of_the_time(
+        old: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clock, "check", lambda *given: None)  # which reads the deadline once a task
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
     clock = itertools.count(0.0, 1.0)
     adapted, _ = retrain(old, new, DATA, AGAIN, deadline=Deadline(16.0, lambda: next(clock)))
     assert old.ranker is not None
@@ -218,8 +221,8 @@ def test_each_part_of_a_retraining_ends_with_its_share_of_the_time(monkeypatch: 
     assert 1 < len(after.roots) - len(before.roots) < AGAIN.added, "the clock moves by a second for each tree"
 
 
-def test_every_step_is_said_and_an_interrupt_in_the_last_evaluation_loses_nothing_that_was_learned() -> None:
-    old, _ = train(DATA, replace(QUICK, epochs=1, validation=0.0))
+def test_every_step_is_said_and_an_interrupt_in_the_last_evaluation_loses_nothing_that_was_learned(
+        old: Checkpoint) -> None:
     new = data(6, held_out=2, sampled=40, devices=(MIDDLE,), seed=3)
     steps: list[str] = []
 

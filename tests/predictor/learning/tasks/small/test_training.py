@@ -28,7 +28,7 @@ from tests.support.synthetic import WIDE, data
 
 pytestmark = pytest.mark.usefixtures("fake_kernel")
 
-OPTIONS = replace(QUICK, epochs=1, validation=0.0, confidence=False, trees=TreesOptions(rounds=20, models=1, threads=1))
+OPTIONS = replace(QUICK, epochs=1, validation=0.0, trees=TreesOptions(rounds=20, models=1, threads=1))
 
 
 @pytest.fixture(name="tasks")
