@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 GPU = "triton:h200"
@@ -42,8 +42,8 @@ def inductor() -> list[object]:
     from tests.support.inductor.lowering import lowered
 
     matrices = [(torch.float16, (512, 1024), (1024, 1)), (torch.float16, (1024, 768), (768, 1))]
-    with seqtune.inductor.choosing(alone=True, device=GPU) as choices:
-        (choice,) = lowered(torch.ops.aten.mm.default, matrices, pytest.MonkeyPatch())
+    with pytest.MonkeyPatch.context() as patch, seqtune.inductor.choosing(alone=True, device=GPU) as choices:
+        (choice,) = lowered(torch.ops.aten.mm.default, matrices, patch)
         return [dict(choice.annotations["seqtune"].settings), choices.uuid()]
 
 
@@ -67,5 +67,11 @@ DOORS: dict[str, tuple[Callable[[], list[object]], tuple[str, ...]]] = {
     "sglang": (lambda: serving("sglang"), ()),
 }
 
+
+def answers_of(names: Iterable[str]) -> dict[str, list[object]]:
+    """What the named doors propose."""
+    return {name: DOORS[name][0]() for name in names}
+
+
 if __name__ == "__main__":
-    print(json.dumps({name: DOORS[name][0]() for name in sys.argv[1:]}))
+    print(json.dumps(answers_of(sys.argv[1:])))

@@ -6,7 +6,7 @@ names what was run then.
 
 from __future__ import annotations
 
-import itertools
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from tests.support.guarded import guarded, guarded_bytes
 from tests.support.steps.runs import WIDTHS, launch
 
 ADD = Formula.of("add", 0, 1)
-SIZES = (1, 35)
+KINDS = ((FP32, 35), (FP32, 1), (Element("bf16"), 35))  # element and size
 
 
 def steps(size: int, lanes: int, element: Element = FP32) -> list[tuple[str, StepSource, list[View]]]:
@@ -60,10 +60,11 @@ def _ones(view: View, at_end: bool) -> NDArray[np.uint8]:
 
 
 def main() -> None:
-    """All steps on all instruction sets that are here."""
+    """All steps on all instruction sets that are here; on the widest one in both sizes, and in bf16, too."""
     for instruction_set, lanes in WIDTHS:
-        for at_end, element in itertools.product((True, False), (FP32, Element("bf16"))):
-            for size in SIZES if element == FP32 else SIZES[1:]:
+        kinds = KINDS if lanes == max(WIDTHS, key=itemgetter(1))[1] else KINDS[:1]
+        for at_end in (True, False):
+            for element, size in kinds:
                 for name, step, views in steps(size, lanes, element):
                     print(instruction_set, name, element.dtype, size, "before" if at_end else "behind", "a guard page",
                           flush=True)
