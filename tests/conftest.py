@@ -21,6 +21,7 @@ import pytest
 from seqtune.data.dataset import Dataset
 from seqtune.data.journal.journal import Journal
 from tests.support.installation.optional import OptionalFile
+from tests.support.made_once import made_once
 from tests.support.measuring.slowdown import SLOWDOWN, stretch_limits
 from tests.support.seeds import shift_seeds
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 # the time of small trainings on busy cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# PoCL compiles in half of the time then, and no test rests on a speed; `make test-anywhere` compiles as usual, too.
+os.environ.setdefault("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
 os.environ.pop("COLUMNS", None)  # xdist's processes have it; what commands print would be wrapped as on a terminal
 shift_seeds()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
@@ -142,6 +145,12 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     grow_few_trees(monkeypatch)
 
 
+@pytest.fixture
+def few_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exported predictor is compared with its checkpoint on few problems: each of 400 would be searched twice."""
+    monkeypatch.setattr("seqtune.predictor.c_source.difference.COMPARED", 20)
+
+
 @pytest.fixture(autouse=True)
 def libraries_as_before() -> Iterator[None]:
     """A library that a test uses is in use for that test alone."""
@@ -208,8 +217,8 @@ def label_parts(label_data: Dataset) -> Parts:
 
 
 @pytest.fixture(scope="session")
-def label_checkpoint(label_data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def label_checkpoint(label_data: Dataset) -> Path:
     """The folder of a checkpoint that learned from those labels for seconds."""
     from tests.support import label_toys
 
-    return label_toys.trained(label_data, tmp_path_factory.mktemp("checkpoints") / "labels")
+    return made_once("labels", lambda folder: label_toys.trained(label_data, folder))

@@ -50,6 +50,7 @@ SETTINGS = {setting.name: setting for setting in (
     Setting("aten-default", "PyTorch computes without AVX", {"ATEN_CPU_CAPABILITY": "default"}),
     Setting("aten-avx2", "PyTorch computes with AVX2", {"ATEN_CPU_CAPABILITY": "avx2"}, flags=frozenset({"avx2"})),
     Setting("numpy-baseline", "NumPy's own loops use no more than its baseline", {"NPY_DISABLE_CPU_FEATURES": "*"}),
+    Setting("optimised", "PoCL optimises, as it does for users", {"PYOPENCL_BUILD_OPTIONS": ""}),
     Setting("one-core", "a container may give one core, and devices have one thread", cores=1),
     Setting("busy", "two other processes compute: no test depends on timing", busy=2),
     Setting("not-root", "users are not root, and root may read and write what others may not", copied="seqtune",
@@ -61,9 +62,9 @@ SETTINGS = {setting.name: setting for setting in (
     Setting("no-torch", "predicting needs no PyTorch", {"SEQTUNE_TEST_ABSENT": "torch,torchgen,functorch"}),
 )}
 
-# The whole suite, with the tests marked `anywhere`, runs with AVX2's BLAS kernels, which most machines use; everything
-# else leaves out what is slow.
-WHOLE = ("haswell",)
+# The whole suite, with the tests marked `anywhere`, runs with AVX2's BLAS kernels, which most machines use, and with
+# optimised OpenCL; everything else leaves out what is slow.
+WHOLE = ("haswell", "optimised")
 RUNS: tuple[tuple[str, ...], ...] = (
     WHOLE,
     ("prescott", "aten-default", "order-1"),

@@ -13,12 +13,6 @@ from tests.support.command_line import Refused, Run
 from tests.support.json_page import undocumented
 
 
-@pytest.fixture(autouse=True)
-def plain_opencl(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile OpenCL without optimisation, which takes PoCL half of the time: no test of commands rests on a speed."""
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
-
-
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command that must succeed, and return its JSON object, of which the reference must name every field."""
