@@ -1,4 +1,4 @@
-"""The wheel: it contains every folder, and does without PyTorch whatever needs none."""
+"""The wheel: it contains every folder, can be uploaded, and does without PyTorch whatever needs none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.installation import environment
+from seqtune.kernels.version import VERSION
+from tests.support.installation import distributions, environment
 from tests.support.installation.optional import TRAINING, needs
 from tests.support.installation.wheel import FLOORS, build, front, shipped
 from tests.support.llvm import needs_llvm
@@ -49,7 +50,9 @@ LEARNED = (
 RUN = """
 import contextlib, importlib, io, json, pkgutil, sys, traceback
 from seqtune.__main__ import main
+from seqtune.predictor.c_source import difference
 
+difference.COMPARED = 20  # problems about which an exported file and the checkpoint are asked
 LOADING = ("seqtune.networks", "seqtune.integrations.pytorch", "seqtune.pytorch", "seqtune.__main__")
 
 def modules():
@@ -82,7 +85,7 @@ if __name__ == "__main__":  # workers import this file
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the tree."""
+    """A wheel, beside the source distribution that it was made from, of a copy of the tree."""
     return build(tmp_path_factory.mktemp("wheel"))
 
 
@@ -115,6 +118,11 @@ def test_the_wheel_installs_nothing_under_a_generic_name(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+def test_what_is_built_can_be_uploaded(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert distributions.main([str(wheel.parent)]) == 0  # as `make dist` checks it
+    assert f"seqtune-{VERSION}.tar.gz (" in capsys.readouterr().out
+
+
 def test_the_environment_has_no_pytorch(python: Path) -> None:
     done = subprocess.run([python, "-c", "import seqtune, torch"], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'torch'"
@@ -130,6 +138,7 @@ def test_predictions_searches_and_exports_need_no_pytorch(python: Path, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 @needs_llvm
 @needs(*TRAINING)
 def test_with_the_extra_a_model_is_trained_and_predicts(wheel: Path, tmp_path: Path) -> None:
