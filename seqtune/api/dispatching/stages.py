@@ -77,6 +77,8 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     measuring.deadline = whole
     losses = measure_fresh(question, measuring, fresh, chosen.dispatcher)
     notes = [] if complete else ["the time ended before all that decides was measured; the same call again goes on"]
+    if FEWEST <= len(losses) < question.fresh:
+        notes.append(f"of {question.fresh} fresh shapes for the bound, {len(losses)} could be drawn and measured")
     return _finished(chooser, chosen, losses, notes, measuring.measured, complete)
 
 
@@ -199,8 +201,8 @@ def _notes(question: Question, chosen: Chosen, fresh: int) -> list[str]:
     if chosen.is_worse_than("default"):
         notes.append("the library's default is better on the given shapes than what ships here; keep the default, or "
                      "ask for more kernels")
-    if question.fresh and fresh < max(FEWEST, question.fresh):
-        notes.append(f"of {question.fresh} fresh shapes for the bound, which needs {FEWEST}, {fresh} could be measured")
+    if question.fresh and fresh < FEWEST:
+        notes.append(f"no bound: it needs at least {FEWEST} fresh shapes, and there are {fresh}")
     unserved = [problem.brief() for problem, member in zip(matrix.problems, chosen.answers.members, strict=True)
                 if member < 0]
     if unserved:
