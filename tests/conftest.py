@@ -145,12 +145,6 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     grow_few_trees(monkeypatch)
 
 
-@pytest.fixture
-def few_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exported predictor is compared with its checkpoint on few problems: each of 400 would be searched twice."""
-    monkeypatch.setattr("seqtune.predictor.c_source.difference.COMPARED", 20)
-
-
 @pytest.fixture(autouse=True)
 def libraries_as_before() -> Iterator[None]:
     """A library that a test uses is in use for that test alone."""

@@ -42,7 +42,7 @@ NEEDS_OPENCL = re.compile(r"--device opencl:|device=\"opencl:")
 _FOLDERS = "kernels|data|tuner|predictor|networks|integrations|seqtune|benchmarks|tests|docs"
 
 
-@pytest.mark.usefixtures("few_rounds", "few_trees", "few_compared")
+@pytest.mark.usefixtures("few_rounds", "few_trees")
 @pytest.mark.parametrize("page", [page for page in pages() if any(not one.shown_by for one in snippets(page))])
 def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
