@@ -2,8 +2,10 @@
 
 FOLDER holds MIOpen's find-dbs. The part `sets` compares the sets of members with the best ones, at 1 to 10 members. The
 part `rules` judges rules for six members on a quarter of the problems that they did not see, beside other people's
-ways, on three splits of the problems. The part `validity`, which needs no FOLDER, counts invalid answers over a
-million random shapes and corners of domains.
+ways, on three splits of the problems. The other parts need no FOLDER: `validity` counts invalid answers over a million
+random shapes and corners of domains, and `budget` compares what a dispatch makes of a part of a product's matrix
+with what it makes of all of it. These two measure here, and go on where they ended: `--measure PRODUCT` makes such a
+matrix, and the part `live`, which runs only if it is named, compares kernels on fresh shapes.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +22,17 @@ import numpy as np
 from benchmarks.common.program import OneLineParser, several
 from benchmarks.common.report import markdown
 
+from .budget import BudgetRow, budget_row
 from .find_dbs import RULES, SETS, solver_times
+from .live import TARGETS as LIVE
+from .live import LiveRow, live_rows
+from .products import PRODUCTS, measure
 from .rules import RuleRow, rule_rows
 from .sets import set_rows
 from .validity import TARGETS, ValidityRow, validity_row
 
 SPLITS = 3
-PARTS = ("sets", "rules", "validity")
+PARTS = ("sets", "rules", "validity", "budget", "live")
 
 
 def set_part(folder: Path) -> Iterator[tuple[str, str, Any]]:
@@ -57,20 +64,45 @@ def validity_part(_: Path) -> Iterator[tuple[str, str, Any]]:
                                [list(map(str, astuple(row))) for row in rows]), list(map(asdict, rows))
 
 
+def budget_part(_: Path) -> Iterator[tuple[str, str, Any]]:
+    """The title, the table and the JSON of the products' matrices."""
+    rows = [budget_row(product) for product in PRODUCTS.values()]
+    yield "Budget: eight kernels", markdown([field.name.replace("_", " ") for field in fields(BudgetRow)], [
+        [row.product, str(row.cells), *(f"{share:.4f}" for share in astuple(row)[2:])] for row in rows]), list(
+            map(asdict, rows))
+
+
+def live_part(folder: Path, targets: Sequence[str], _: Path) -> Iterator[tuple[str, str, Any]]:
+    """The title, the table and the JSON of each target's comparison on fresh shapes."""
+    folder.mkdir(exist_ok=True)
+    for target in targets:
+        rows = live_rows(target, folder)
+        yield f"Live: {target}", markdown([field.name for field in fields(LiveRow)], [
+            [row.way, str(row.kernels or "-"), str(row.bytes or "-"), f"{row.seconds:.0f}", f"{row.share:.4f}",
+             f"{row.within:.3f}"] for row in rows]), list(map(asdict, rows))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = OneLineParser(__doc__)
     parser.add_argument("--miopen", type=Path, help="a folder with MIOpen's find-dbs")
-    parser.add_argument("--parts", type=several(PARTS), default=PARTS, help="of sets, rules and validity, with commas")
+    parser.add_argument("--parts", type=several(PARTS), default=PARTS[:-1], help=f"of {', '.join(PARTS)}, with commas")
+    parser.add_argument("--targets", type=several(tuple(LIVE)), default=[*LIVE], help=f"of {', '.join(LIVE)}")
+    parser.add_argument("--measure", choices=PRODUCTS, help="measure the matrix of this product here, nothing else")
+    parser.add_argument("--work", type=Path, default=Path("dispatch"), help="folder that keeps what is measured here")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     given = parser.parse_args(arguments)
-    if given.miopen is None and set(given.parts) != {"validity"}:
+    if given.measure:
+        return measure(PRODUCTS[given.measure], given.work)
+    if given.miopen is None and {*given.parts} & {"sets", "rules"}:
         parser.error("the parts sets and rules need --miopen FOLDER")
     results: dict[str, Any] = {}
-    for name, part in (("sets", set_part), ("rules", rule_part), ("validity", validity_part)):
+    for name, part in zip(PARTS, (set_part, rule_part, validity_part, budget_part,
+                                 partial(live_part, given.work, given.targets)), strict=True):
         for title, table, content in part(given.miopen) if name in given.parts else ():
             results[title] = content
             if not given.json:
                 print(f"{title}\n\n{table}\n", flush=True)
     if given.json:
         print(json.dumps(results))
+    return None

@@ -1,0 +1,125 @@
+"""Budget: what a dispatch that measures a part of a whole matrix loses to one that knows all of it; and eight kernels.
+
+The matrix's own times answer what the dispatch would measure; nothing else of them is told. Without a device, so the
+same figures come out on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from benchmarks.common.progress import say
+from seqtune.api.dispatching.choosing import Chooser, Chosen, Question
+from seqtune.api.dispatching.filling import complete_members, fill
+from seqtune.api.dispatching.known import Known, known_here, shares, tasks_in_data
+from seqtune.data.formats.dataset_file import read_dataset
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.problem_sets.columns import ProblemColumns
+from seqtune.kernels.say import silent
+from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.predictor.dispatch.domain import Domain
+from seqtune.predictor.dispatch.goal import Goal
+from seqtune.predictor.dispatch.matrix import WORST, Matrix
+from seqtune.tuner.measuring.deadline import Deadline
+
+from .products import Product
+
+if TYPE_CHECKING:
+    from seqtune.api.dispatching.measuring import Measuring
+
+KERNELS = 8
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    """A product, and the shares of the best speed that eight kernels reach on its shapes."""
+
+    product: str
+    cells: int  # that are valid
+    measured: float  # share of them that was measured
+    whole: float  # the fastest kernel of each shape, chosen with the whole matrix
+    part: float  # the fastest kernel of each shape, chosen with the measured part
+    whole_rule: float  # the rule's first kernel
+    part_rule: float
+    held_out: float  # the rule's first kernel on shapes of which neither set nor rule knows
+    held_out_two: float  # the faster one of its first two
+
+
+@dataclass(eq=False)
+class Replayed:
+    """Answers a dispatch's measurements with known times: by problem, seconds by the number of a configuration."""
+
+    times: dict[Problem, MeasuredTask]
+    deadline: Deadline = field(default_factory=Deadline)
+    measured: int = 0
+    _asked: dict[Problem, set[int]] = field(default_factory=dict)
+
+    def compare(self, task: Task, configurations: Sequence[Configuration]) -> None:
+        """Take these configurations as measured."""
+        asked = self._asked.setdefault(task.problem, set())
+        self.measured += len(configurations) - len(asked.intersection(map(task.number, configurations)))
+        asked.update(map(task.number, configurations))
+
+    def seconds(self, task: Task, own: bool = True) -> Floats:
+        """The seconds of what was asked for by number; NaN elsewhere."""
+        seconds, asked = np.full(len(task), np.nan), sorted(self._asked.get(task.problem, ()))
+        seconds[asked] = self.times[task.problem].seconds[asked]
+        return seconds
+
+
+def budget_row(product: Product) -> BudgetRow:
+    """Dispatch with a part of a product's matrix, with all of it, and without a fifth of its shapes in turn."""
+    product.use()
+    data = read_dataset(product.path)
+    device = data.device(None)
+    tasks = tasks_in_data(data, device, "gemm", None)
+    problems = [each.problem for each in tasks]
+    measured = {each.task[number] for each in tasks for number in np.flatnonzero(~np.isnan(each.seconds)).tolist()}
+    candidates = sorted(measured, key=lambda each: (each.kernel, each.key))
+    whole = Known(device, tasks, shares([1.0] * len(tasks))).matrix(candidates)
+    times = Replayed({each.problem: each for each in tasks})
+    known = known_here(dict.fromkeys(problems, 1.0), device, None, times.seconds, say)
+    question = Question(operation("gemm"), Goal(), KERNELS, product.domain, 0, 0, None, Path(), silent, say)
+    chooser = Chooser(question, device, known.kernels, Domain.parse(question.operation, product.domain), candidates, ())
+    full, part = chooser.choose(whole, Deadline()), _from_part(known, chooser, cast("Measuring", times))
+    firsts, seconds = zip(*(_held_out(chooser, whole, fold) for fold in range(FOLDS)), strict=True)
+    slowness, weights = whole.slowness(), whole.weights
+    return BudgetRow(
+        product.name, int(whole.valid.sum()), times.measured / int(whole.valid.sum()),
+        *(math.exp(-float(weights @ slowness[:, each.members].min(axis=1))) for each in (full, part)),
+        *(math.exp(-float(weights @ _picked(each, whole, each.dispatcher.choose_many(
+            ProblemColumns.of(whole.problems)).members))) for each in (full, part)),
+        *(math.exp(-float(np.concatenate(losses).mean())) for losses in (firsts, seconds)))
+
+
+def _from_part(known: Known, chooser: Chooser, times: Measuring) -> Chosen:
+    """What a dispatch chooses that measures as much as it may."""
+    matrix, _ = fill(known, known.matrix(chooser.candidates), times, KERNELS, silent, ())
+    chosen = chooser.choose(matrix, Deadline())
+    matrix, _ = complete_members(known, matrix, times, sorted({*chosen.members, *chosen.sets[0].members}))
+    return chooser.choose(matrix, Deadline())
+
+
+def _held_out(chooser: Chooser, whole: Matrix, fold: int) -> tuple[Floats, Floats]:
+    """The slowness of the rule's first kernel and of the faster of its two, on the shapes that the fold leaves out."""
+    rows = np.random.default_rng(0).permutation(len(whole.problems))
+    held, rest = rows[fold::FOLDS], np.setdiff1d(rows, rows[fold::FOLDS])
+    chosen, asked = chooser.choose(whole.take(rest), Deadline()), whole.take(held)
+    answers = chosen.dispatcher.choose_many(ProblemColumns.of(asked.problems))
+    first, second = (_picked(chosen, asked, members) for members in (answers.members, answers.seconds))
+    return first, np.minimum(first, second)
+
+
+def _picked(chosen: Chosen, matrix: Matrix, members: Sequence[int]) -> Floats:
+    """The slowness of a member for each shape; that of a missing one where there is none."""
+    slowness = matrix.slowness()[:, chosen.members]
+    return np.where(np.asarray(members) >= 0, slowness[np.arange(len(slowness)), members], WORST)

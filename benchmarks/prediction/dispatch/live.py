@@ -1,0 +1,129 @@
+"""Live: what one, four and eight kernels reach on fresh shapes, measured here in one contest for each shape.
+
+Beside them stand the library's default, the first proposal of a prediction for each shape, and what was searched for
+the shape itself; the fastest of all is its best speed. One kernel is the best single configuration.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common.progress import say
+from seqtune import dispatch, use_library
+from seqtune.api.dispatching.known import Known, known_here
+from seqtune.api.dispatching.measuring import Measuring
+from seqtune.api.dispatching.proof import FINALISTS, loss, raced
+from seqtune.api.inputs import as_device
+from seqtune.data.journal.journal import Journal
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.task import Task
+from seqtune.predictor.answering import propose_many, seeds_for, slowness_for
+from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.domain import Domain
+from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.runner import Runner
+from seqtune.tuner.run.plan import TuningOptions
+
+SHAPES, FRESH, COUNTS, SEED = 60, 40, (1, 4, 8), 0
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "matrix_product" / "library.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Kernels of an operation on a device, and the domain of their shapes."""
+
+    operation: str
+    device: str
+    library: str | None  # None: seqtune's own kernels
+    domain: tuple[str, ...]
+
+
+TARGETS: Mapping[str, Target] = {
+    "llvm.gemm": Target("gemm", "llvm:0", None, ("m=1..1024", "n=1..1024", "k=16..1024")),
+    "llvm.direct": Target("conv2d", "llvm:0", None, ("n=1", "c=8..256", "h=7..56", "k=8..256", "r=1,3", "pad=0,1")),
+    "example": Target("matrix_product", "opencl:0", str(EXAMPLE), ("m=1..256", "n=1..256", "k=16..256")),
+    "clblast": Target("gemm", "opencl:0", "clblast", ("m=1..512", "n=1..512", "k=16..512"))}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRow:
+    """A way to choose kernels, and what it reaches on fresh shapes."""
+
+    way: str
+    kernels: int  # that ship; 0: one for each shape
+    bytes: int  # of the source in C with the rule; 0: there is none
+    seconds: float  # that choosing them took, after what the fewer kernels had measured
+    share: float  # of the best speed, geometric mean
+    within: float  # share of the shapes that are at most 10 % slower than their best
+
+
+def live_rows(name: str, folder: Path) -> list[LiveRow]:
+    """Dispatch and compare on a target here. What the folder's journal has is not measured again."""
+    target = TARGETS[name]
+    if target.library is not None:
+        use_library(target.library, allow_commands=True)
+    device, journal = as_device(target.device), folder / f"{name}.sqlite"
+    domain = Domain.parse(operation(target.operation), target.domain)
+    shapes = [each for _, each in domain.sample(SHAPES, np.random.default_rng(SEED)).problems()]
+    costs: dict[int, tuple[int, float]] = {}
+    dispatchers: dict[int, Dispatcher] = {}
+    for count in COUNTS:
+        began, out = time.monotonic(), folder / f"{name}-{count}"
+        result = dispatch(target.operation, shapes, device, kernels=count, domain=target.domain, journal=journal,
+                          out=out, fresh=0, seed=SEED, progress=say, note=say)
+        assert result.dispatcher is not None
+        dispatchers[count] = result.dispatcher
+        costs[count] = (out / "dispatch.c").stat().st_size, time.monotonic() - began
+    losses: dict[str, list[float]] = {}
+    fresh = domain.draw(FRESH, np.random.default_rng(SEED + 1), shapes)
+    known = known_here(dict.fromkeys(fresh, 1.0), device, None, lambda task: np.full(len(task), np.nan), say)
+    with Journal(journal) as records, Runner(device) as runner:
+        runner.start()
+        measuring = Measuring(device, records, runner, Deadline(), runner.close)
+        for number, (task, predicted) in enumerate(_predicted(known).items(), 1):
+            for way, value in _losses(measuring, task, dispatchers, predicted).items():
+                losses.setdefault(way, []).append(value)
+            say(f"{number} of {len(known.tasks)}: {task.problem.brief()}: " + ", ".join(
+                f"{way} {math.exp(-values[-1]):.2f}" for way, values in losses.items()))
+    return [LiveRow(way, count, *costs.get(count, (0, 0.0)), math.exp(-float(np.mean(values))),
+                    float(np.mean(np.array(values) <= math.log(1.1))))
+            for way, values in losses.items() for count in [int(way.split()[0]) if way[0].isdecimal() else 0]]
+
+
+def _predicted(known: Known) -> dict[Task, Configuration | None]:
+    """The tasks with the first proposal of the predictor that answers; None without one."""
+    proposed = propose_many([*known.answerings.values()], 1, evidence=False)
+    firsts = {problem: candidates[0].configuration
+              for problem, candidates in zip(known.answerings, proposed, strict=True) if candidates}
+    return {each.task: firsts.get(each.problem) for each in known.tasks}
+
+
+def _losses(measuring: Measuring, task: Task, dispatchers: Mapping[int, Dispatcher],
+            predicted: Configuration | None) -> dict[str, float]:
+    """log(time / best time) of each way on a fresh shape, from one contest."""
+    measuring.search(task, math.inf, TuningOptions(seed=SEED, seeds=seeds_for, slowness=slowness_for))
+    looks = measuring.looks(task)
+    pairs: dict[str, list[Configuration]] = {}
+    for count, dispatcher in dispatchers.items():
+        choice = dispatcher.choose(task.problem)
+        pairs[f"{count} kernels"] = [dispatcher.members[each] for each in (choice.member, choice.second)
+                                     if each is not None]
+    wanted = [*dict.fromkeys([
+        *(each for pair in pairs.values() for each in pair), task.default, *([predicted] if predicted else []),
+        *sorted(looks, key=lambda each: looks[each].seconds)[:FINALISTS]])]
+    if not measuring.are_compared(task, wanted):
+        measuring.compare(task, wanted)
+    seconds = measuring.seconds(task)
+    times: dict[Configuration | None, float] = {each: float(seconds[task.number(each)]) for each in wanted}
+    picks: dict[str, Configuration | None] = {"default": task.default, "predicted for the shape": predicted}
+    for way, pair in pairs.items():
+        picks |= {way: next(iter(pair), None), f"{way}, first two raced": raced(measuring, task, pair)}
+    best = min(times.values())
+    return {way: loss(times.get(pick, math.inf), best) for way, pick in picks.items()}

@@ -1,0 +1,91 @@
+"""Products: two whole matrices of one operation, 60 shapes x 64 candidates each, every cell measured.
+
+`measure` makes such a matrix on a device of this machine, and writes the data set beside this module. What a dispatch
+makes of a part of the cells is then known exactly, without any device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common.progress import say
+from seqtune import use_library
+from seqtune.data.dataset import Dataset
+from seqtune.data.journal.journal import Journal
+from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
+from seqtune.predictor.dispatch.domain import Domain
+from seqtune.predictor.dispatch.matrix import most_helpful
+from seqtune.tuner.measuring.compared_times import LOOK as LOOK_OPTIONS
+from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.runner import Runner
+
+SHAPES, CANDIDATES, SEED = 60, 64, 0
+FINALISTS = 8  # fastest candidates of each shape, which are compared again in rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product on a device, by the kernels of a library."""
+
+    name: str
+    device: str
+    library: str | None  # None: seqtune's own kernels
+    domain: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        """The data set of its matrix."""
+        return Path(__file__).with_name(f"{self.name}.parquet")
+
+    def use(self) -> None:
+        """Make the kernels of its library known to this process."""
+        if self.library is not None:
+            use_library(self.library)
+
+    def shapes(self) -> list[Problem]:
+        """The shapes of its matrix: log-uniform over its domain."""
+        sample = Domain.parse(operation("gemm"), self.domain).sample(SHAPES, np.random.default_rng(SEED))
+        return [problem for _, problem in sample.problems()]
+
+
+PRODUCTS: Mapping[str, Product] = {product.name: product for product in (
+    Product("llvm", "llvm:1", None, ("m=1..1024", "n=1..1024", "k=16..1024")),
+    Product("clblast", "opencl:0", "clblast", ("m=1..512", "n=1..512", "k=16..512")))}
+
+
+def measure(product: Product, folder: Path) -> None:
+    """Measure the matrix of a product here, and write its data set. What the folder's journal has is not repeated.
+
+    The candidates are those of a dispatch, of which the CANDIDATES stay that are expected to help most.
+    """
+    from seqtune.api.dispatching.known import known_here
+    from seqtune.api.dispatching.measuring import LOOK, Measuring
+    from seqtune.api.inputs import as_device
+
+    product.use()
+    folder.mkdir(exist_ok=True)
+    device, shapes = as_device(product.device), product.shapes()
+    known = known_here(dict.fromkeys(shapes, 1.0), device, None, lambda task: np.full(len(task), np.nan), say)
+    matrix = known.candidates()
+    kept = sorted(most_helpful(matrix.slowness(), matrix.weights, CANDIDATES))
+    candidates = [matrix.candidates[column] for column in kept]
+    with Journal(folder / f"{product.name}-matrix.sqlite") as records, Runner(device) as runner:
+        records.add_device(device)
+        runner.start()
+        measuring = Measuring(device, records, runner, Deadline(), runner.close)
+        for number, task in enumerate((each.task for each in known.tasks), 1):
+            looks = measuring.looks(task)
+            missing = [each for each in candidates if task.find(each) is not None and each not in looks]
+            for candidate, measurement in runner.measure(task.problem, missing, LOOK_OPTIONS):
+                measuring.store(task, candidate, measurement, LOOK)
+            looks = measuring.looks(task)
+            finalists = sorted(looks, key=lambda each: looks[each].seconds)[:FINALISTS]
+            if not measuring.are_compared(task, finalists):
+                measuring.compare(task, finalists)
+            say(f"{number} of {len(shapes)}: {len(looks)} candidates of {task.problem.brief()} are measured")
+        Dataset.from_journal(records).write(product.path)
