@@ -46,10 +46,10 @@ class Target:
 
 
 TARGETS: Mapping[str, Target] = {
-    "llvm.gemm": Target("gemm", "llvm:0", None, ("m=1..1024", "n=1..1024", "k=16..1024")),
+    "llvm.gemm": Target("gemm", "llvm:0", None, ("m=16..1024", "n=16..1024", "k=16..1024")),
     "llvm.direct": Target("conv2d", "llvm:0", None, ("n=1", "c=8..256", "h=7..56", "k=8..256", "r=1,3", "pad=0,1")),
-    "example": Target("matrix_product", "opencl:0", str(EXAMPLE), ("m=1..256", "n=1..256", "k=16..256")),
-    "clblast": Target("gemm", "opencl:0", "clblast", ("m=1..512", "n=1..512", "k=16..512"))}
+    "example": Target("matrix_product", "opencl:0", str(EXAMPLE), ("m=16..256", "n=16..256", "k=16..256")),
+    "clblast": Target("gemm", "opencl:0", "clblast", ("m=16..512", "n=16..512", "k=16..512"))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ class Product:
 
 
 PRODUCTS: Mapping[str, Product] = {product.name: product for product in (
-    Product("llvm", "llvm:1", None, ("m=1..1024", "n=1..1024", "k=16..1024")),
-    Product("clblast", "opencl:0", "clblast", ("m=1..512", "n=1..512", "k=16..512")))}
+    Product("llvm", "llvm:1", None, ("m=16..1024", "n=16..1024", "k=16..1024")),
+    Product("clblast", "opencl:0", "clblast", ("m=16..512", "n=16..512", "k=16..512")))}
 
 
 def measure(product: Product, folder: Path) -> None:
