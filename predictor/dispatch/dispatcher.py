@@ -31,13 +31,12 @@ from seqtune.kernels.registry import is_registered, kernel
 from .domain import Domain
 from .facts import check_fact, fact_columns
 from .guards import Guard
-from .rule import MOST_MEMBERS, Rule
+from .rule import FAR, MOST_MEMBERS, Rule
 
 FORMAT, VERSION = "seqtune dispatcher", 1
 LARGEST_FILE = 5_000_000  # bytes
 LARGEST_VALUE = 100_000_000  # bytes of Python's objects
 MOST_TEXTS = 200  # ranges and constraints of a domain
-FAR = 1 << 62  # the score of a member that is not valid
 
 
 class Choice(NamedTuple):

@@ -5,6 +5,9 @@ losses are added: the cross entropy with the members that are nearly the best, w
 finds good splits, and the expected regret of a choice drawn by the scores, which is what counts. The numbers of leaves
 are rounded to few levels before the next tree grows, so that it corrects the rounding. Tests are chosen first, by
 their gain in a few trees on a part of the shapes, since facts and thresholds take room in a file as trees do.
+
+Members that guards pass over do not count in either loss: eight kernels for 110 measured convolutions of a CPU reach
+0.753 of the best speed on shapes that the rule did not see, instead of 0.604 where they counted as 20 times slower.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from seqtune.kernels.task import Floats
 
 from .facts import Fact
 from .goal import Goal
-from .rule import LEVELS, Rule, Tree, Whole
+from .rule import FAR, LEVELS, Rule, Tree, Whole
 
 Held = NDArray[np.float32]  # whether tests hold, 0 or 1: (shape, test)
 
@@ -57,6 +60,7 @@ class Learner:
     facts: Sequence[Fact]
     room: int = ROOM
     seed: int = 0
+    valid: NDArray[np.bool_] | None = None  # (shape, member) False: guards pass over it; None: nothing is known of that
 
     def __post_init__(self) -> None:
         if not len(self.slowness) or len(self.values) != len(self.slowness) or not np.isfinite(self.slowness).all():
@@ -69,19 +73,21 @@ class Learner:
         if np.ptp(self.goal.stakes(self.slowness), axis=1).max() <= 0:
             return Rule(members)
         rule = self.learn(np.arange(count), count > MANY or self.cross_fit(FOLDS)[0])
-        leads = rule.leads(rule.scores(self.values_of(rule)))
+        leads = rule.leads(self.scores(rule))
         order = np.argsort(leads, kind="stable")
         unsure = int(np.searchsorted(np.cumsum(self.weights[order]), UNSURE * self.weights.sum()))
         return replace(rule, sure=int(leads[order[min(unsure, count - 1)]]))
 
-    def values_of(self, rule: Rule) -> Whole:
-        """The values of the rule's own facts, (shape, fact)."""
-        return self.values[:, [self.facts.index(fact) for fact in rule.facts]]
+    def scores(self, rule: Rule) -> Whole:
+        """The rule's scores of the members, FAR for one that is not valid: (shape, member)."""
+        scores = rule.scores(self.values[:, [self.facts.index(fact) for fact in rule.facts]])
+        return scores if self.valid is None else np.where(self.valid, scores, FAR)
 
     def learn(self, rows: Whole, boosted: bool) -> Rule:
         """Learn a rule from the shapes `rows`: as many boosted trees as have room, or one small tree."""
         values, members = self.values[rows], self.slowness.shape[1]
-        losses = Losses.of(self.goal.stakes(self.slowness[rows]), self.weights[rows])
+        losses = Losses.of(self.goal.stakes(self.slowness[rows]), self.weights[rows],
+                           None if self.valid is None else self.valid[rows])
         prices = np.array([FACT_BYTES + 2 * len(fact.expression.text) for fact in self.facts], np.int64)
         tests = choose_tests(values, losses, prices, self.room // 2 if boosted else SINGLE_BYTES, self.seed)
         if boosted and len(tests):
@@ -112,7 +118,7 @@ class Learner:
             picks = np.tile(np.array([0, 1]), (shapes, 1))
             for fold in range(folds.max() + 1 if shapes > 1 else 0):
                 rule, held = self.learn(np.flatnonzero(folds != fold), boosted), folds == fold
-                picks[held] = np.argsort(rule.scores(self.values_of(rule)[held]), axis=1, kind="stable")[:, :2]
+                picks[held] = np.argsort(self.scores(rule)[held], axis=1, kind="stable")[:, :2]
             loss = self.goal.loss(self.slowness[np.arange(shapes), picks[:, 0]], self.weights)
             if loss < least - LEAST_GAIN:
                 best, least, chosen = boosted, loss, picks
@@ -129,29 +135,34 @@ class Losses:
     weights: Floats
     wanted: Floats  # the probability that each member is a good answer
     stakes: Floats  # (shape, 1) weight of the cross entropy
+    counts: Floats  # 1 for members that count, 0 for those that guards pass over
 
     @classmethod
-    def of(cls, costs: Floats, weights: Floats) -> Losses:
-        """The losses for the cost of every member at every shape."""
+    def of(cls, costs: Floats, weights: Floats, valid: NDArray[np.bool_] | None) -> Losses:
+        """The losses for the cost of every member at every shape; `valid` says which members count (None: all)."""
+        counts = np.ones(costs.shape) if valid is None else np.where(valid.any(axis=1, keepdims=True), valid, 1.0)
         weights = weights / weights.mean()
-        regret = costs - costs.min(axis=1, keepdims=True)
-        stakes = regret.mean(axis=1) * weights
+        regret = costs - np.where(counts > 0, costs, np.inf).min(axis=1, keepdims=True)
+        mean = (regret * counts).sum(axis=1, keepdims=True) / counts.sum(axis=1, keepdims=True)
+        regret = np.where(counts > 0, regret, mean)  # as if the others had been asked
+        stakes = mean[:, 0] * weights
         regret = regret / max(float(stakes.mean()), 1e-12)
-        wanted = np.exp(-regret / NEAR)
+        wanted = np.exp(-regret / NEAR) * counts
         return cls(regret, weights, wanted / wanted.sum(axis=1, keepdims=True),
-                   (stakes / max(float(stakes.mean()), 1e-12))[:, None])
+                   (stakes / max(float(stakes.mean()), 1e-12))[:, None], counts)
 
     def derivatives(self, scores: Floats) -> Held:
         """The first derivatives by the scores, of which the lowest is chosen, bounds of the second ones, and a one.
 
         Shapes: (shape, member) to (shape, 2 members + 1).
         """
-        likely = np.exp(scores.min(axis=1, keepdims=True) - scores)
+        likely = np.exp(scores.min(axis=1, keepdims=True) - scores) * self.counts
         likely /= likely.sum(axis=1, keepdims=True)
         more = self.regret - (likely * self.regret).sum(axis=1, keepdims=True)
         weights = REGRET * self.weights[:, None] * likely
         first = self.stakes * (self.wanted - likely) - weights * more
-        second = self.stakes * np.maximum(2 * likely * (1 - likely), 1e-3) + weights * (1 - likely) * np.abs(more)
+        second = self.stakes * self.counts * np.maximum(2 * likely * (1 - likely), 1e-3)
+        second += weights * (1 - likely) * np.abs(more)
         return np.concatenate([first, second, np.ones((len(scores), 1))], axis=1).astype(np.float32)
 
 
@@ -236,7 +247,8 @@ def choose_tests(values: Whole, losses: Losses, prices: Whole, room: int, seed: 
     `prices` are the bytes of each fact. A test is the number of a fact and a threshold: (test, 2).
     """
     part = np.sort(np.random.default_rng(seed).permutation(len(values))[:FIRST_SHAPES])
-    losses = Losses(losses.regret[part], losses.weights[part], losses.wanted[part], losses.stakes[part])
+    losses = Losses(losses.regret[part], losses.weights[part], losses.wanted[part], losses.stakes[part],
+                    losses.counts[part])
     tests, gains = _tried(values[part], losses, range(values.shape[1]), COARSE)
     by_fact = np.bincount(tests[:, 0], gains, values.shape[1])
     best = np.argsort(-by_fact / np.sqrt(prices), kind="stable")[:MOST_FACTS]

@@ -102,10 +102,8 @@ def _judged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, .
     picks = np.zeros((len(part), 2), np.int64)
     if len(members) > 1:
         facts, values = facts_for(members)
-        picks = Learner(values[part], slowness, weights, goal, facts, ROOM, seed).cross_fit(FOLDS)[1]
+        picks = Learner(values[part], slowness, weights, goal, facts, ROOM, seed, valid).cross_fit(FOLDS)[1]
     firsts = np.take_along_axis(slowness, picks, axis=1)
-    skipped = ~np.take_along_axis(valid, picks, axis=1)[:, 0]  # guards pass over a member that is not valid
-    firsts[skipped, 0] = firsts[skipped, 1]
     return MemberSet(members, goal.loss(slowness.min(axis=1), weights), goal.loss(firsts[:, 0], weights),
                      goal.loss(firsts.min(axis=1), weights))
 

@@ -19,7 +19,8 @@ from seqtune.kernels.registry import is_registered, kernel
 from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
-from .dispatcher import FAR, Dispatcher
+from .dispatcher import Dispatcher
+from .rule import FAR
 
 if TYPE_CHECKING:
     from ..proposing import Evidence

@@ -28,6 +28,7 @@ Number = Annotated[int, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 MOST_MEMBERS, MOST_TESTS, MOST_TREES, DEEPEST = 64, 8000, 10_000, 10
 LEVELS = 4  # a number of a leaf is from -LEVELS to LEVELS, so that one character of a file holds two of them
 LARGEST_SCALE = 1 << 40
+FAR = 1 << 62  # the score of a member that is not valid
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,8 @@ class Chooser:
         goal, columns, rows = self.question.goal, ProblemColumns.of(matrix.problems), np.arange(len(matrix.problems))
         facts, values = self._facts(matrix, columns, members)
         slowness = matrix.slowness()
-        rule = Learner(values, slowness[:, members], matrix.weights, goal, facts, seed=self.question.seed).rule()
+        rule = Learner(values, slowness[:, members], matrix.weights, goal, facts, seed=self.question.seed,
+                       valid=matrix.valid[:, members]).rule()
         dispatcher = Dispatcher.of([self.candidates[each] for each in members], self.kernels, self.device, rule,
                                    self.domain)
         answers = dispatcher.choose_many(columns)

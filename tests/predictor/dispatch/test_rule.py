@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from seqtune.errors import MisuseError
 from seqtune.kernels.expression import Expression
@@ -11,7 +12,8 @@ from seqtune.kernels.task import Floats
 from seqtune.predictor.dispatch.facts import Fact
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.learning import Learner
-from seqtune.predictor.dispatch.rule import Rule, Tree, Whole
+from seqtune.predictor.dispatch.matrix import WORST
+from seqtune.predictor.dispatch.rule import FAR, Rule, Tree, Whole
 
 FACTS = tuple(Fact(text, Expression(text)) for text in ("m", "n", "m * n"))
 
@@ -56,6 +58,20 @@ def test_cross_fitted_picks_are_good_on_shapes_that_the_rule_did_not_see() -> No
     assert picks.shape == (400, 2)
     assert (picks[:, 0] != picks[:, 1]).all()
     assert slowness[np.arange(400), picks[:, 0]].mean() < 0.05
+
+
+def test_what_guards_pass_over_does_not_keep_a_rule_from_the_choice_among_valid_members() -> None:
+    values, slowness, weights = planted(120, "0 if m > 500 else 1")
+    valid = np.random.default_rng(0).random((120, 3)) < 0.7  # no fact tells where a member is valid
+    valid[:, 2] = True
+    slowness = np.where(valid, slowness, WORST)
+
+    def loss(told: NDArray[np.bool_] | None) -> float:
+        rule = Learner(values, slowness, weights, Goal(), FACTS, valid=told).rule()
+        return float(slowness[np.arange(120), np.where(valid, scores(rule, values), FAR).argmin(axis=1)].mean())
+
+    assert loss(valid) == pytest.approx(slowness.min(axis=1).mean(), abs=0.01)
+    assert loss(None) > loss(valid) + 0.02
 
 
 def test_a_tree_is_printed_as_conditions_without_branches_that_end_alike() -> None:
