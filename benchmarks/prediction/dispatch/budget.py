@@ -23,6 +23,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
+from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import Floats, MeasuredTask, Task
 from seqtune.predictor.dispatch.domain import Domain
@@ -96,8 +97,8 @@ def budget_row(product: Product) -> BudgetRow:
     return BudgetRow(
         product.name, int(whole.valid.sum()), times.measured / int(whole.valid.sum()),
         *(math.exp(-float(weights @ slowness[:, each.members].min(axis=1))) for each in (full, part)),
-        *(math.exp(-float(weights @ _picked(each, whole, each.dispatcher.choose_many(
-            ProblemColumns.of(whole.problems)).members))) for each in (full, part)),
+        *(math.exp(-float(weights.dot(_picked(each, whole, each.dispatcher.choose_many(
+            ProblemColumns.of(whole.problems)).members)))) for each in (full, part)),
         *(math.exp(-float(np.concatenate(losses).mean())) for losses in (firsts, seconds)))
 
 
@@ -119,7 +120,7 @@ def _held_out(chooser: Chooser, whole: Matrix, fold: int) -> tuple[Floats, Float
     return first, np.minimum(first, second)
 
 
-def _picked(chosen: Chosen, matrix: Matrix, members: Sequence[int]) -> Floats:
+def _picked(chosen: Chosen, matrix: Matrix, members: Numbers) -> Floats:
     """The slowness of a member for each shape; that of a missing one where there is none."""
     slowness = matrix.slowness()[:, chosen.members]
-    return np.where(np.asarray(members) >= 0, slowness[np.arange(len(slowness)), members], WORST)
+    return np.where(members >= 0, slowness[np.arange(len(slowness)), members], WORST)

@@ -11,7 +11,7 @@ matrix, and the part `live`, which runs only if it is named, compares kernels on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, fields
 from functools import partial
 from pathlib import Path
@@ -97,8 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.miopen is None and {*given.parts} & {"sets", "rules"}:
         parser.error("the parts sets and rules need --miopen FOLDER")
     results: dict[str, Any] = {}
-    for name, part in zip(PARTS, (set_part, rule_part, validity_part, budget_part,
-                                 partial(live_part, given.work, given.targets)), strict=True):
+    live = partial(live_part, given.work, given.targets)
+    parts: tuple[Callable[[Path], Iterator[tuple[str, str, Any]]], ...] = (
+        set_part, rule_part, validity_part, budget_part, live)
+    for name, part in zip(PARTS, parts, strict=True):
         for title, table, content in part(given.miopen) if name in given.parts else ():
             results[title] = content
             if not given.json:
