@@ -62,7 +62,7 @@ def test_a_product_that_is_not_written_and_a_write_outside_are_found(installed: 
     assert "NaN" in result.message
     executable.poison()
     spoiled = np.zeros(1, np.float32)
-    installed.cl.enqueue_copy(installed.queue, executable.buffers._whole["y"], spoiled)  # type: ignore[attr-defined]
+    installed.cl.enqueue_copy(installed.queue, executable.buffers._buffers["y"].memory, spoiled)  # type: ignore[attr-defined]
     assert executable.overrun() == "y"
     executable.close()
 
