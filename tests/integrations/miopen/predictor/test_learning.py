@@ -27,4 +27,4 @@ def test_a_recipe_gives_all_options_of_a_training_on_labels(label_data: Dataset)
 def test_the_shipped_labels_have_their_recipe() -> None:
     recipe = Recipe.read("miopen")
     assert recipe.needs_data
-    assert recipe.options == replace(label_options(), refit=True)
+    assert recipe.options == replace(label_options(threads=1), refit=True)
