@@ -16,8 +16,9 @@ import numpy as np
 
 from benchmarks.common.progress import say
 from seqtune.api.dispatching.choosing import Chooser, Chosen, Question
-from seqtune.api.dispatching.filling import complete_members, fill
+from seqtune.api.dispatching.filling import fill
 from seqtune.api.dispatching.known import Known, known_here, shares, tasks_in_data
+from seqtune.api.dispatching.stages import choose_measured
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
@@ -105,9 +106,7 @@ def budget_row(product: Product) -> BudgetRow:
 def _from_part(known: Known, chooser: Chooser, times: Measuring) -> Chosen:
     """What a dispatch chooses that measures as much as it may."""
     matrix, _ = fill(known, known.matrix(chooser.candidates), times, KERNELS, silent, ())
-    chosen = chooser.choose(matrix, Deadline())
-    matrix, _ = complete_members(known, matrix, times, sorted({*chosen.members, *chosen.sets[0].members}))
-    return chooser.choose(matrix, Deadline())
+    return choose_measured(known, chooser, times, chooser.choose(matrix, Deadline()), Deadline())[0]
 
 
 def _held_out(chooser: Chooser, whole: Matrix, fold: int) -> tuple[Floats, Floats]:

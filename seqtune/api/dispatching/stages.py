@@ -23,7 +23,7 @@ from seqtune.tuner.run.plan import TuningOptions
 
 from ...errors import MisuseError
 from .choosing import MOST_KERNELS, Chooser, Chosen, Question
-from .filling import complete_members, fill
+from .filling import complete_members, fill, room
 from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import Measuring
 from .outputs import ENDINGS, NAME, write_files
@@ -67,10 +67,8 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
                         "what fails (seqtune tune)")
 
     chosen = chooser.choose(matrix, whole)
-    if complete:  # what is measured of the members on all shapes may change the choice
-        matrix, complete = complete_members(known, matrix, measuring, sorted(
-            {*chosen.members, *chosen.sets[0].members}))
-        chosen = chooser.choose(matrix, whole)
+    if complete:
+        chosen, complete = choose_measured(known, chooser, measuring, chosen, whole)
     complete &= len(chosen.sets) == min(question.kernels or MOST_KERNELS, len(candidates))
     _tell(question, chosen)
 
@@ -116,6 +114,20 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
         best, seconds = solvers.seconds.min(axis=1), solvers.take(candidates=chosen.members).seconds
     losses, notes = _held_out(chosen, problems, seconds, best, held)
     return _finished(chooser, chosen, losses, notes, 0, True)
+
+
+def choose_measured(known: Known, chooser: Chooser, measuring: Measuring, chosen: Chosen,
+                    deadline: Deadline) -> tuple[Chosen, bool]:
+    """Measure the members of a choice on all shapes, and choose again, as long as that brings other members.
+
+    The result is the last choice, and whether there was time for all of it.
+    """
+    while True:
+        members = {*chosen.members, *chosen.sets[0].members}
+        matrix, complete = complete_members(known, chosen.matrix, measuring, sorted(members))
+        chosen = chooser.choose(matrix, deadline)
+        if not complete or members.issuperset(chosen.members) or not room(known, matrix):
+            return chosen, complete
 
 
 def _search_some(question: Question, known: Known, measuring: Measuring) -> None:
