@@ -129,7 +129,7 @@ class Learner:
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """What the trees minimise, in units of the mean stake. Shapes: (shape, member), but for (shape,) weights."""
+    """The losses that the trees minimise, in units of the mean stake: (shape, member), but for (shape,) weights."""
 
     regret: Floats
     weights: Floats

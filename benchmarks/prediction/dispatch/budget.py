@@ -27,12 +27,11 @@ from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import Floats, MeasuredTask, Task
-from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.matrix import WORST, Matrix
 from seqtune.tuner.measuring.deadline import Deadline
 
-from .products import Product
+from .products import Target
 
 if TYPE_CHECKING:
     from seqtune.api.dispatching.measuring import Measuring
@@ -78,20 +77,20 @@ class Replayed:
         return seconds
 
 
-def budget_row(product: Product) -> BudgetRow:
+def budget_row(product: Target) -> BudgetRow:
     """Dispatch with a part of a product's matrix, with all of it, and without a fifth of its shapes in turn."""
     product.use()
     data = read_dataset(product.path)
     device = data.device(None)
-    tasks = tasks_in_data(data, device, "gemm", None)
+    tasks = tasks_in_data(data, device, product.operation, None)
     problems = [each.problem for each in tasks]
     measured = {each.task[number] for each in tasks for number in np.flatnonzero(~np.isnan(each.seconds)).tolist()}
     candidates = sorted(measured, key=lambda each: (each.kernel, each.key))
     whole = Known(device, tasks, shares([1.0] * len(tasks))).matrix(candidates)
     times = Replayed({each.problem: each for each in tasks})
     known = known_here(dict.fromkeys(problems, 1.0), device, None, times.seconds, say)
-    question = Question(operation("gemm"), Goal(), KERNELS, product.domain, 0, 0, None, Path(), silent, say)
-    chooser = Chooser(question, device, known.kernels, Domain.parse(question.operation, product.domain), candidates, ())
+    question = Question(operation(product.operation), Goal(), KERNELS, product.domain, 0, 0, None, Path(), silent, say)
+    chooser = Chooser(question, device, known.kernels, product.served(), candidates, ())
     full, part = chooser.choose(whole, Deadline()), _from_part(known, chooser, cast("Measuring", times))
     firsts, seconds = zip(*(_held_out(chooser, whole, fold) for fold in range(FOLDS)), strict=True)
     slowness, weights = whole.slowness(), whole.weights
@@ -104,7 +103,7 @@ def budget_row(product: Product) -> BudgetRow:
 
 
 def _from_part(known: Known, chooser: Chooser, times: Measuring) -> Chosen:
-    """What a dispatch chooses that measures as much as it may."""
+    """Choose as a dispatch does that measures as much as it may."""
     matrix, _ = fill(known, known.matrix(chooser.candidates), times, KERNELS, silent, ())
     return choose_measured(known, chooser, times, chooser.choose(matrix, Deadline()), Deadline())[0]
 

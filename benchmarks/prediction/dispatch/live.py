@@ -15,41 +15,31 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.progress import say
-from seqtune import dispatch, use_library
+from seqtune import dispatch
 from seqtune.api.dispatching.known import Known, known_here
 from seqtune.api.dispatching.measuring import Measuring
 from seqtune.api.dispatching.proof import FINALISTS, loss, raced
 from seqtune.api.inputs import as_device
 from seqtune.data.journal.journal import Journal
 from seqtune.kernels.kernel import Configuration
-from seqtune.kernels.operations.table import operation
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import propose_many, seeds_for, slowness_for
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
-from seqtune.predictor.dispatch.domain import Domain
 from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.run.plan import TuningOptions
 
-SHAPES, FRESH, COUNTS, SEED = 60, 40, (1, 4, 8), 0
+from .products import PRODUCTS, SEED, Target
+
+FRESH, COUNTS = 40, (1, 4, 8)
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "matrix_product" / "library.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Kernels of an operation on a device, and the domain of their shapes."""
-
-    operation: str
-    device: str
-    library: str | None  # None: seqtune's own kernels
-    domain: tuple[str, ...]
-
-
-TARGETS: Mapping[str, Target] = {
-    "llvm.gemm": Target("gemm", "llvm:0", None, ("m=16..1024", "n=16..1024", "k=16..1024")),
-    "llvm.direct": Target("conv2d", "llvm:0", None, ("n=1", "c=8..256", "h=7..56", "k=8..256", "r=1,3", "pad=0,1")),
-    "example": Target("matrix_product", "opencl:0", str(EXAMPLE), ("m=16..256", "n=16..256", "k=16..256")),
-    "clblast": Target("gemm", "opencl:0", "clblast", ("m=16..512", "n=16..512", "k=16..512"))}
+TARGETS: Mapping[str, Target] = {target.name: target for target in (
+    Target("llvm.gemm", "gemm", "llvm:0", None, ("m=16..1024", "n=16..1024", "k=16..1024")),
+    Target("llvm.direct", "conv2d", "llvm:0", None, ("n=1", "c=8..256", "h=7..56", "k=8..256", "r=1,3", "pad=0,1")),
+    Target("example", "matrix_product", "opencl:0", str(EXAMPLE), ("m=16..256", "n=16..256", "k=16..256")),
+    PRODUCTS["clblast"])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +57,9 @@ class LiveRow:
 def live_rows(name: str, folder: Path) -> list[LiveRow]:
     """Dispatch and compare on a target here. What the folder's journal has is not measured again."""
     target = TARGETS[name]
-    if target.library is not None:
-        use_library(target.library, allow_commands=True)
+    target.use()
     device, journal = as_device(target.device), folder / f"{name}.sqlite"
-    domain = Domain.parse(operation(target.operation), target.domain)
-    shapes = [each for _, each in domain.sample(SHAPES, np.random.default_rng(SEED)).problems()]
+    shapes = target.shapes()
     costs: dict[int, tuple[int, float]] = {}
     dispatchers: dict[int, Dispatcher] = {}
     for count in COUNTS:
@@ -82,7 +70,7 @@ def live_rows(name: str, folder: Path) -> list[LiveRow]:
         dispatchers[count] = result.dispatcher
         costs[count] = (out / "dispatch.c").stat().st_size, time.monotonic() - began
     losses: dict[str, list[float]] = {}
-    fresh = domain.draw(FRESH, np.random.default_rng(SEED + 1), shapes)
+    fresh = target.served().draw(FRESH, np.random.default_rng(SEED + 1), shapes)
     known = known_here(dict.fromkeys(fresh, 1.0), device, None, lambda task: np.full(len(task), np.nan), say)
     with Journal(journal) as records, Runner(device) as runner:
         runner.start()

@@ -29,10 +29,11 @@ FINALISTS = 8  # fastest candidates of each shape, which are compared again in r
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """A product on a device, by the kernels of a library."""
+class Target:
+    """An operation on a device, by the kernels of a library, and the domain of its shapes."""
 
     name: str
+    operation: str
     device: str
     library: str | None  # None: seqtune's own kernels
     domain: tuple[str, ...]
@@ -45,20 +46,23 @@ class Product:
     def use(self) -> None:
         """Make the kernels of its library known to this process."""
         if self.library is not None:
-            use_library(self.library)
+            use_library(self.library, allow_commands=True)  # an example's reference is a Python function
+
+    def served(self) -> Domain:
+        """The domain."""
+        return Domain.parse(operation(self.operation), self.domain)
 
     def shapes(self) -> list[Problem]:
-        """The shapes of its matrix: log-uniform over its domain."""
-        sample = Domain.parse(operation("gemm"), self.domain).sample(SHAPES, np.random.default_rng(SEED))
-        return [problem for _, problem in sample.problems()]
+        """The shapes for which kernels are chosen: log-uniform over the domain."""
+        return [problem for _, problem in self.served().sample(SHAPES, np.random.default_rng(SEED)).problems()]
 
 
-PRODUCTS: Mapping[str, Product] = {product.name: product for product in (
-    Product("llvm", "llvm:1", None, ("m=16..1024", "n=16..1024", "k=16..1024")),
-    Product("clblast", "opencl:0", "clblast", ("m=16..512", "n=16..512", "k=16..512")))}
+PRODUCTS: Mapping[str, Target] = {product.name: product for product in (
+    Target("llvm", "gemm", "llvm:1", None, ("m=16..1024", "n=16..1024", "k=16..1024")),
+    Target("clblast", "gemm", "opencl:0", "clblast", ("m=16..512", "n=16..512", "k=16..512")))}
 
 
-def measure(product: Product, folder: Path) -> None:
+def measure(product: Target, folder: Path) -> None:
     """Measure the matrix of a product here, and write its data set. What the folder's journal has is not repeated.
 
     The candidates are those of a dispatch, of which the CANDIDATES stay that are expected to help most.

@@ -36,7 +36,7 @@ ROUNDING = 1e-9  # of a loss
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked for, and who is told."""
+    """The request of a dispatch, and who is told of its progress."""
 
     operation: Operation
     goal: Goal

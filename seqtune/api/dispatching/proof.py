@@ -40,7 +40,7 @@ class Losses(NamedTuple):
 
 
 def bounds_of(losses: Sequence[Losses], factor: float, seed: int) -> Bounds | None:
-    """What the losses on shapes promise; None if there are fewer than FEWEST shapes."""
+    """The bounds that follow from losses on shapes; None if there are fewer than FEWEST shapes."""
     if len(losses) < FEWEST:
         return None
     raced = [each.raced for each in losses if each.raced is not None]
