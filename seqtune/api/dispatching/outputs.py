@@ -6,13 +6,14 @@ from pathlib import Path
 
 from seqtune.kernels.files import read_bounded, write_together
 from seqtune.predictor.dispatch.c_file import c_file
+from seqtune.predictor.dispatch.cpp_file import cpp_file
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.python_file import python_file
 
 from ...errors import FormatError, MisuseError
 
 NAME = "dispatch"  # of the files, and the prefix of the names in C
-ENDINGS = (".json", ".h", ".c", ".py", ".html")
+ENDINGS = (".json", ".h", ".c", ".hpp", ".py", ".html")
 LARGEST = 20_000_000  # bytes of an earlier file
 MARK = b"seqtune dispatch"  # stands in each of the files
 
@@ -31,18 +32,19 @@ def check_replaceable(folder: Path) -> None:
 
 
 def write_files(folder: Path, dispatcher: Dispatcher) -> tuple[list[Path], list[str]]:
-    """Write the dispatcher as JSON, C and Python; return the paths, and notes.
+    """Write the dispatcher as JSON, C with a header of C++, and Python; return the paths, and notes.
 
     A language that cannot express it gets no file, but a note. Files of an earlier call are removed before.
     """
     folder.mkdir(exist_ok=True)
-    json, header, source, module, page = (folder / f"{NAME}{ending}" for ending in ENDINGS)
-    for path in (json, header, source, module, page):
+    json, header, source, templates, module, page = (folder / f"{NAME}{ending}" for ending in ENDINGS)
+    for path in (json, header, source, templates, module, page):
         path.unlink(missing_ok=True)
     written, notes = [json], list[str]()
-    for language, paths in (("C", (header, source)), ("Python", (module,))):
+    for language, paths in (("C", (header, source, templates)), ("Python", (module,))):
         try:
-            texts = c_file(dispatcher, NAME) if language == "C" else (python_file(dispatcher),)
+            texts = ((*c_file(dispatcher, NAME), cpp_file(dispatcher, NAME)) if language == "C"
+                     else (python_file(dispatcher),))
             write_together(dict(zip(paths, texts, strict=True)))
             written += paths
         except MisuseError as error:

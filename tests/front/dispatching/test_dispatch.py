@@ -85,7 +85,8 @@ def test_members_their_rule_and_files_come_from_few_measurements(first: tuple[Pa
     measured = result.measuring
     assert measured.complete
     assert measured.known <= max(0.2 * measured.shapes * measured.candidates, 4 * measured.shapes)
-    assert [path.name for path in result.files] == [f"dispatch.{ending}" for ending in ("json", "h", "c", "py", "html")]
+    assert [path.name for path in result.files] == [f"dispatch.{ending}" for ending in ("json", "h", "c", "hpp", "py",
+                                                                                      "html")]
     assert {*result.files} == {*(folder / "out").iterdir()}
     check_replaceable(folder / "out")
     answers = Dispatcher.load(result.files[0]).choose_many(ProblemColumns.of([*SHAPES]))
@@ -217,7 +218,7 @@ def test_wrong_input_gets_one_line(tmp_path: Path, options: dict[str, Any], mess
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("ending", [".json", ".h", ".c", ".py", ".html"])
+@pytest.mark.parametrize("ending", [".json", ".h", ".c", ".hpp", ".py", ".html"])
 def test_files_of_somebody_else_are_not_replaced(tmp_path: Path, ending: str) -> None:
     (own := tmp_path / f"dispatch{ending}").write_text("int mine;\n")
     with pytest.raises(MisuseError, match=rf"dispatch\{ending} was not written by seqtune dispatch"):

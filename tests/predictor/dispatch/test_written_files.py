@@ -20,6 +20,7 @@ from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.registry import families
 from seqtune.predictor.dispatch.c_file import c_file
+from seqtune.predictor.dispatch.cpp_file import cpp_file
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.python_file import python_file
@@ -114,6 +115,54 @@ def test_compilers_of_c_and_cpp_find_nothing_to_warn_of(compiler: str, name: str
                    cwd=tmp_path, check=True)
     assert "malloc" not in source
     assert "double d" in source or name == "gemm"
+
+
+SHOW = """
+#include "few.hpp"
+#include <cstdio>
+struct Show {
+    int calls;
+    template <class Member> void operator()(Member) {
+        std::printf("%lld %s %g %d\\n", (long long)Member::tile, Member::word, Member::int_, Member::kernel_);
+        calls += Member::kernel[0] == 'o';
+    }
+};
+int main() {
+    long long m, n, k;
+    few_shape shape;
+    Show show = {0};
+    int calls = 0;
+    while (std::scanf("%lld %lld %lld %d", &m, &n, &k, &shape.trans_b) == 4) {
+        shape.m = m, shape.n = n, shape.k = k;
+        if (few_switch(shape, show)) ++calls;
+        else std::puts("none");
+    }
+    return calls != show.calls;
+}
+"""
+
+
+def test_the_switch_of_cpp_calls_the_member_that_the_dispatcher_chooses_with_its_settings(tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    dispatcher = made("odd")
+    for name, text in zip(("few.h", "few.c", "few.hpp", "show.cpp"),
+                          (*c_file(dispatcher, "few"), cpp_file(dispatcher, "few"), SHOW), strict=True):
+        (tmp_path / name).write_text(text)
+    subprocess.run(["g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "show.cpp", "few.c", "-o", "show"],
+                   cwd=tmp_path, check=True)
+    given, expected = "", ""
+    for columns in shapes(dispatcher, 200):
+        members = dispatcher.choose_many(columns).members.tolist()
+        assert -1 in members, "no member is valid"
+        for row, member in enumerate(members):
+            m, n, k, trans_b = (columns.values[name].tolist()[row] for name in ("m", "n", "k", "trans_b"))
+            given += f"{m} {n} {k} {('no', 'yes').index(trans_b)}\n"
+            settings = dict(dispatcher.members[member].settings)
+            expected += "none\n" if member < 0 else (
+                f"{settings['tile']} {settings['word']} {settings['int']} {int(settings['kernel'])}\n")
+    done = subprocess.run([str(tmp_path / "show")], input=given, capture_output=True, text=True, check=True)
+    assert done.stdout == expected
 
 
 @needs_compiler
