@@ -177,7 +177,7 @@ class _Writer:
 
     def _boolean(self, every: bool, nodes: list[ast.expr]) -> tuple[str, str]:
         values = [self.value(node) for node in nodes]
-        if all(self._is_condition(node) for node in nodes):
+        if all(map(is_condition, nodes)):
             return f"({(' && ' if every else ' || ').join(text for text, _ in values)})", "i"
         texts, kind = self._alike(values)
         empty = self._words.number("") if kind == "w" else 0
@@ -190,15 +190,6 @@ class _Writer:
             result = f"sq_{'and' if every else 'or'}_{'d' if kind == 'd' else 'i'}({text}, {result}, {empty})" \
                 if self._mode != "wide" or kind == "w" else f"sq_{'and' if every else 'or'}_d({text}, {result}, 0)"
         return result, kind
-
-    def _is_condition(self, node: ast.expr) -> bool:
-        """Whether the value is 0 or 1 in any case."""
-        match node:
-            case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Constant(value=bool()):
-                return True
-            case ast.BoolOp(values=values):
-                return all(map(self._is_condition, values))
-        return False
 
     def _binary(self, op: ast.operator, left: tuple[str, str], right: tuple[str, str],
                 exponent: ast.expr) -> tuple[str, str]:
@@ -306,6 +297,16 @@ class _Writer:
         if suffix == "i" and name != "gcd" and self._mode == "checked":
             return f"sq_{name}_c({texts[0]}, {texts[1]}, &s->over)", kind
         return f"sq_{name}_{suffix}({texts[0]}, {texts[1]})", kind
+
+
+def is_condition(node: ast.expr) -> bool:
+    """Whether the value of a node is true or false in any case, and no other number or word."""
+    match node:
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()) | ast.Constant(value=bool()):
+            return True
+        case ast.BoolOp(values=values):
+            return all(map(is_condition, values))
+    return False
 
 
 def _after(texts: Iterable[str], result: str) -> str:

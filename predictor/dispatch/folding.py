@@ -20,6 +20,8 @@ from seqtune.errors import ExpressionError
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.operations.feature import Value
 
+from ..c_source.expression import is_condition
+
 Interval = tuple[int, int]
 Bounds: TypeAlias = Interval | None  # of a whole number; None: anything, and its evaluation may fail
 Folded = tuple[ast.expr, Bounds]
@@ -57,9 +59,6 @@ class Folder:
         """The conditions that together hold where these do; (NEVER,) if they hold nowhere. Raises ExpressionError."""
         texts: dict[str, None] = {}
         for part in (part for each in expressions for part in conjuncts(self.fold(each.tree)[0])):
-            match part:  # a constant stands on the right
-                case ast.Compare(left=ast.Constant() as left, ops=[op], comparators=[right]) if type(op) in _TURNED:
-                    part = ast.Compare(right, [_TURNED[type(op)]()], [left])
             if not isinstance(part, ast.Constant):
                 texts[ast.unparse(part)] = None
             elif not part.value:
@@ -97,19 +96,22 @@ class Folder:
                 return _constant(value)
         known = [bounds for _, bounds in parts if bounds]
         bounds = _bounds(folded, known) if len(known) == len(parts) else None
-        is_one = bounds and bounds[0] == bounds[1] and abs(bounds[0]) <= _HUGE
-        return _constant(bounds[0]) if bounds and is_one else (folded, bounds)
+        if bounds and bounds[0] == bounds[1] and abs(bounds[0]) <= _HUGE:
+            return _constant(bool(bounds[0]) if is_condition(folded) else bounds[0])
+        return _turned(folded), bounds
 
     def _joined(self, connective: ast.boolop, values: Sequence[ast.expr]) -> Folded:
         """`and` or `or` without the parts that do not matter; the value is that of one of the parts."""
         decisive = isinstance(connective, ast.Or)  # the truth of a part after which no other is evaluated
-        kept: list[Folded] = []
-        for number, value in enumerate(values, 1):
-            part = self.fold(value)
-            if _truth(part[1]) is not (not decisive) or number == len(values):
-                kept.append(part)
-            if _truth(part[1]) is decisive:
+        parts: list[Folded] = []
+        for value in values:
+            parts.append(self.fold(value))
+            if _truth(parts[-1][1]) is decisive:
                 break
+        kept = [part for part in parts[:-1] if _truth(part[1]) is None]
+        conditions = all(is_condition(part) for part, _ in (*kept, parts[-1]))
+        if not kept or not conditions or _truth(parts[-1][1]) is not (not decisive):
+            kept.append(parts[-1])  # of other values than true and false, the last one may be the result
         if len(kept) == 1:
             return kept[0]
         known = [bounds for _, bounds in kept if bounds]
@@ -139,6 +141,14 @@ def _is_constant(node: ast.expr) -> bool:
     return not any(isinstance(each, ast.Name) for each in ast.walk(node))
 
 
+def _turned(node: ast.expr) -> ast.expr:
+    """A comparison of a constant with something else, with the constant on the right; any other node as it is."""
+    match node:
+        case ast.Compare(left=ast.Constant() as left, ops=[op], comparators=[right]) if type(op) in _TURNED:
+            return ast.Compare(right, [_TURNED[type(op)]()], [left])
+    return node
+
+
 def conjuncts(node: ast.expr) -> Iterator[ast.expr]:
     """The conditions that together hold where one does."""
     match node:
@@ -147,7 +157,7 @@ def conjuncts(node: ast.expr) -> Iterator[ast.expr]:
                 yield from conjuncts(value)
         case ast.Compare(left=left, ops=[_, _, *_] as ops, comparators=others):
             for first, op, second in zip([left, *others], ops, others, strict=False):
-                yield ast.Compare(first, [op], [second])
+                yield _turned(ast.Compare(first, [op], [second]))
         case _:
             yield node
 

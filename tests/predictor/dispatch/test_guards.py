@@ -95,6 +95,8 @@ def guard_of(constraint: str, **settings: Setting) -> Guard:
     ("{'x': m, 'y': n}[word] > 5", ["{'x': m, 'y': n}['x'] > 5"]), ("(m if word == 'x' else n) > 5", ["m > 5"]),
     ("not (m < tile)", ["not m < 8"]), ("2 ** k + (-tile) ** 2 <= m", ["m >= 68"]), ("m >= 1", []),
     ("m % 4 == 0 and (m % 4 == 0 or n > 2)", ["m % 4 == 0", "m % 4 == 0 or n > 2"]), ("tile in (4, 8)", []),
+    ("tile > m or word == 'y'", ["m < 8"]), ("not (m > 9 or m < 1)", ["not m > 9"]),
+    ("(m > n and k == 2) == (word == 'x')", ["(m > n) == True"]), ("(m - n or k == 4) < 5", ["(m - n or False) < 5"]),
     ("tile > 8", [NEVER.text]), ("m < 1 or tile == 1", [NEVER.text]), ("max((tile, 9)) <= m", ["m >= 9"])])
 def test_settings_and_facts_of_the_device_are_put_in(constraint: str, left: list[str]) -> None:
     assert [condition.text for condition in guard_of(constraint).conditions] == left
