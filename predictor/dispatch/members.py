@@ -109,9 +109,10 @@ def _judged(slowness: Floats, weights: Floats, goal: Goal, members: tuple[int, .
 
 
 def knee(steps: Sequence[MemberSet], least_gain: float = 0.005) -> int:
-    """The smallest number of members beyond which none gain `least_gain` each, on shapes that no rule saw.
+    """The smallest number of members beyond which further ones gain at most `least_gain` of the rule's loss each.
 
-    One more may gain nothing where two more gain much, since a rule for few shapes is partly luck.
+    That is the number with the least sum of this loss, on shapes that the rule did not see, and of `least_gain` for
+    each member. One more may gain nothing where two more gain much, since a rule for few shapes is partly luck.
     """
     return min(steps, key=lambda step: step.rule + least_gain * step.kernels).kernels
 

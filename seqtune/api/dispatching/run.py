@@ -38,17 +38,23 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     """Choose a few kernels for the shapes of an operation, and a rule that picks one of them for any shape.
 
     `shapes` are a mapping from problems to weights (their shares of the run time), or several problems of the
-    `operation` in any accepted form (None: those of `data`). `device` is one of this machine (None: llvm:0), or of the
-    data. `kernels` is their number, or "auto": the smallest number beyond which kernels gain under 0.5 % each on
-    held-out shapes. `goal` is the geometric mean of the speed ("mean"), the mean of its worst tenth ("worst"), or the
-    share of shapes that are at most `slowdown` times as slow as their best ("within"; 1.10 by default). `minutes` (0.5
-    or more) limits the call; all measurements are in the journal (None: the user's) at once, and the same call again
-    goes on. `domain` declares which shapes the files promise to serve, by ranges such as `m=1..4096` and constraints;
-    features that it does not name have the ranges of the shapes. With `data`, a data set, the folder of a collection or
-    a journal, nothing is measured. `checkpoint` expects the times of what is not measured (None: the predictor that
-    answers; without one, trees that learn from what is measured). `fresh` shapes of the domain are drawn and measured
-    for the bound. The files are written into the folder `out`. `progress` receives a line after each stage, `note` what
-    the user should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
+    `operation` in any accepted form (None: those of `data`). `domain` declares which shapes the files promise to serve,
+    by ranges such as `m=1..4096` and constraints; features that it does not name have the ranges of the shapes.
+    `device` is one of this machine (None: llvm:0), or of the data.
+
+    `kernels` is their number, or "auto": the smallest number beyond which further ones gain at most 0.5 % each on
+    shapes that the rule did not learn from. Of these, a kernel that serves no shape is left out, and some are added
+    where a shape would have no valid kernel or the library's default would be better. `goal` is the geometric mean of
+    the speed ("mean"), the mean of its worst tenth ("worst"), or the share of shapes that are at most `slowdown` times
+    as slow as their best ("within"; 1.10 by default).
+
+    `minutes` (0.5 or more) limits the call; all measurements are in the journal (None: the user's) at once, and the
+    same call again goes on. With `data`, a data set, the folder of a collection or a journal, nothing is measured.
+    `checkpoint` predicts the times that are not measured (None: the predictor that answers; without one, trees that
+    learn from what is measured). `fresh` shapes of the domain are drawn and measured for the bound.
+
+    The files are written into the folder `out`. `progress` receives a line after each stage, `note` what the user
+    should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
     """
     deadline = _deadline(minutes)
     from seqtune.predictor.dispatch.goal import Goal

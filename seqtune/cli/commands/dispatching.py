@@ -26,7 +26,8 @@ def dispatch(
         "--device", show_default=False,
         help="Device that will run the kernels (see `seqtune devices`).  [default: llvm:0, or that of --data]")] = None,
     kernels: Annotated[str, typer.Option(
-        "--kernels", metavar="N|auto", help="Number of kernels; auto: until more gain under 0.5 % each.")] = AUTO,
+        "--kernels", metavar="N|auto",
+        help="Number of kernels; auto: until further ones gain at most 0.5 % each.")] = AUTO,
     goal: Annotated[str | None, typer.Option(
         "--goal", metavar="mean|worst|within", show_default=False,
         help="Mean speed, the mean of the slowest tenth, or the share of shapes within --slowdown.  [default: mean; "
