@@ -1,16 +1,16 @@
 """Budget: what a dispatch that measures a part of a whole matrix loses to one that knows all of it; and eight kernels.
 
-The matrix's own times answer what the dispatch would measure; nothing else of them is told. Without a device, so the
-same figures come out on every machine.
+The dispatch measures as always, but the matrix's own times answer it. No device is needed, so the same figures come out
+on every machine.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -18,23 +18,22 @@ from benchmarks.common.progress import say
 from seqtune.api.dispatching.choosing import Chooser, Chosen, Question
 from seqtune.api.dispatching.filling import fill
 from seqtune.api.dispatching.known import Known, known_here, shares, tasks_in_data
+from seqtune.api.dispatching.measuring import Measuring
 from seqtune.api.dispatching.stages import choose_measured
 from seqtune.data.formats.dataset_file import read_dataset
-from seqtune.kernels.kernel import Configuration
+from seqtune.data.journal.journal import Journal
+from seqtune.data.record import Measurement, Record, Status
 from seqtune.kernels.operations.table import operation
-from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.row_index import Numbers
 from seqtune.kernels.say import silent
-from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.kernels.task import Floats, MeasuredTask
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.matrix import WORST, Matrix
 from seqtune.tuner.measuring.deadline import Deadline
+from seqtune.tuner.measuring.recorded_measurer import RecordedMeasurer
 
 from .products import Target
-
-if TYPE_CHECKING:
-    from seqtune.api.dispatching.measuring import Measuring
 
 KERNELS = 8
 FOLDS = 5
@@ -55,57 +54,48 @@ class BudgetRow:
     held_out_two: float  # the faster one of its first two
 
 
-@dataclass(eq=False)
-class Replayed:
-    """Answers a dispatch's measurements with known times: by problem, seconds by the number of a configuration."""
-
-    times: dict[Problem, MeasuredTask]
-    deadline: Deadline = field(default_factory=Deadline)
-    measured: int = 0
-    _asked: dict[Problem, set[int]] = field(default_factory=dict)
-
-    def compare(self, task: Task, configurations: Sequence[Configuration]) -> None:
-        """Take these configurations as measured."""
-        asked = self._asked.setdefault(task.problem, set())
-        self.measured += len(configurations) - len(asked.intersection(map(task.number, configurations)))
-        asked.update(map(task.number, configurations))
-
-    def seconds(self, task: Task, own: bool = True) -> Floats:
-        """The seconds of what was asked for by number; NaN elsewhere."""
-        seconds, asked = np.full(len(task), np.nan), sorted(self._asked.get(task.problem, ()))
-        seconds[asked] = self.times[task.problem].seconds[asked]
-        return seconds
-
-
 def budget_row(product: Target) -> BudgetRow:
     """Dispatch with a part of a product's matrix, with all of it, and without a fifth of its shapes in turn."""
     product.use()
     data = read_dataset(product.path)
     device = data.device(None)
     tasks = tasks_in_data(data, device, product.operation, None)
-    problems = [each.problem for each in tasks]
     measured = {each.task[number] for each in tasks for number in np.flatnonzero(~np.isnan(each.seconds)).tolist()}
     candidates = sorted(measured, key=lambda each: (each.kernel, each.key))
     whole = Known(device, tasks, shares([1.0] * len(tasks))).matrix(candidates)
-    times = Replayed({each.problem: each for each in tasks})
-    known = known_here(dict.fromkeys(problems, 1.0), device, None, times.seconds, say)
     question = Question(operation(product.operation), Goal(), KERNELS, product.domain, 0, 0, None, Path(), silent, say)
-    chooser = Chooser(question, device, known.kernels, product.served(), candidates, ())
-    full, part = chooser.choose(whole, Deadline()), _from_part(known, chooser, cast("Measuring", times))
+    with TemporaryDirectory() as folder, Journal(Path(folder) / "journal.sqlite") as journal:
+        measuring = Measuring(device, journal, replayed(tasks), Deadline())
+        known = known_here({each.problem: 1.0 for each in tasks}, device, None, measuring.seconds, say)
+        chooser = Chooser(question, device, known.kernels, product.served(), candidates, ())
+        full, part = chooser.choose(whole, Deadline()), _from_part(known, chooser, measuring)
     firsts, seconds = zip(*(_held_out(chooser, whole, fold) for fold in range(FOLDS)), strict=True)
     slowness, weights = whole.slowness(), whole.weights
     return BudgetRow(
-        product.name, int(whole.valid.sum()), times.measured / int(whole.valid.sum()),
+        product.name, int(whole.valid.sum()), measuring.measured / int(whole.valid.sum()),
         *(math.exp(-float(weights @ slowness[:, each.members].min(axis=1))) for each in (full, part)),
         *(math.exp(-float(weights.dot(_picked(each, whole, each.dispatcher.choose_many(
             ProblemColumns.of(whole.problems)).members)))) for each in (full, part)),
         *(math.exp(-float(np.concatenate(losses).mean())) for losses in (firsts, seconds)))
 
 
-def _from_part(known: Known, chooser: Chooser, times: Measuring) -> Chosen:
+def replayed(tasks: Sequence[MeasuredTask]) -> RecordedMeasurer:
+    """A measurer that answers with the measured times of tasks of one device."""
+    device, kernels = tasks[0].device, {kernel.name: kernel for each in tasks for kernel in each.task.kernels}
+    records = []
+    for measured in tasks:
+        for number in np.flatnonzero(measured.known).tolist():
+            configuration, seconds = measured.task[number], float(measured.seconds[number])
+            records.append(Record(
+                measured.problem, device.key, kernels[configuration.kernel].version, configuration, device.toolchain,
+                Measurement(Status.CORRECT, (seconds,)) if math.isfinite(seconds) else Measurement(Status.RUNTIME)))
+    return RecordedMeasurer(device, records, [*kernels.values()])
+
+
+def _from_part(known: Known, chooser: Chooser, measuring: Measuring) -> Chosen:
     """Choose as a dispatch does that measures as much as it may."""
-    matrix, _ = fill(known, known.matrix(chooser.candidates), times, KERNELS, silent, ())
-    return choose_measured(known, chooser, times, chooser.choose(matrix, Deadline()), Deadline())[0]
+    matrix, _ = fill(known, known.matrix(chooser.candidates), measuring, KERNELS, silent, ())
+    return choose_measured(known, chooser, measuring, chooser.choose(matrix, Deadline()), Deadline())[0]
 
 
 def _held_out(chooser: Chooser, whole: Matrix, fold: int) -> tuple[Floats, Floats]:

@@ -18,7 +18,7 @@ from benchmarks.common.progress import say
 from seqtune import dispatch
 from seqtune.api.dispatching.known import Known, known_here
 from seqtune.api.dispatching.measuring import Measuring
-from seqtune.api.dispatching.proof import FINALISTS, loss, raced
+from seqtune.api.dispatching.proof import contest, loss, raced
 from seqtune.api.inputs import as_device
 from seqtune.data.journal.journal import Journal
 from seqtune.kernels.kernel import Configuration
@@ -96,22 +96,15 @@ def _predicted(known: Known) -> dict[Task, Configuration | None]:
 def _losses(measuring: Measuring, task: Task, dispatchers: Mapping[int, Dispatcher],
             predicted: Configuration | None) -> dict[str, float]:
     """log(time / best time) of each way on a fresh shape, from one contest."""
-    measuring.search(task, math.inf, TuningOptions(seed=SEED, seeds=seeds_for, slowness=slowness_for))
-    looks = measuring.looks(task)
     pairs: dict[str, list[Configuration]] = {}
     for count, dispatcher in dispatchers.items():
         choice = dispatcher.choose(task.problem)
         pairs[f"{count} kernels"] = [dispatcher.members[each] for each in (choice.member, choice.second)
                                      if each is not None]
-    wanted = [*dict.fromkeys([
-        *(each for pair in pairs.values() for each in pair), task.default, *([predicted] if predicted else []),
-        *sorted(looks, key=lambda each: looks[each].seconds)[:FINALISTS]])]
-    if not measuring.are_compared(task, wanted):
-        measuring.compare(task, wanted)
-    seconds = measuring.seconds(task)
-    times: dict[Configuration | None, float] = {each: float(seconds[task.number(each)]) for each in wanted}
+    times = contest(measuring, task, [*(each for pair in pairs.values() for each in pair), task.default,
+                                      *([predicted] if predicted else [])],
+                    TuningOptions(seed=SEED, seeds=seeds_for, slowness=slowness_for))
     picks: dict[str, Configuration | None] = {"default": task.default, "predicted for the shape": predicted}
     for way, pair in pairs.items():
         picks |= {way: next(iter(pair), None), f"{way}, first two raced": raced(measuring, task, pair)}
-    best = min(times.values())
-    return {way: loss(times.get(pick, math.inf), best) for way, pick in picks.items()}
+    return {way: loss(times.get(pick, math.inf), min(times.values())) for way, pick in picks.items()}

@@ -88,8 +88,6 @@ def measure(product: Target, folder: Path) -> None:
             for candidate, measurement in runner.measure(task.problem, missing, LOOK_OPTIONS):
                 measuring.store(task, candidate, measurement, LOOK)
             looks = measuring.looks(task)
-            finalists = sorted(looks, key=lambda each: looks[each].seconds)[:FINALISTS]
-            if not measuring.are_compared(task, finalists):
-                measuring.compare(task, finalists)
+            measuring.compare(task, sorted(looks, key=lambda each: looks[each].seconds)[:FINALISTS])
             say(f"{number} of {len(shapes)}: {len(looks)} candidates of {task.problem.brief()} are measured")
         Dataset.from_journal(records).write(product.path)

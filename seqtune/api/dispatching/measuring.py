@@ -47,11 +47,12 @@ class Measuring:
     measured: int = 0  # pairs of problem and configuration that this call measured
 
     def compare(self, task: Task, configurations: Sequence[Configuration]) -> None:
-        """Compare configurations of a task in rounds. Raises OutOfTime at the deadline."""
-        compare_all(_Recording(self, task), task.problem, configurations, ROUNDS, self.renew)
+        """Compare configurations of a task in rounds, unless each fails or was compared. Raises OutOfTime."""
+        if not self._are_compared(task, configurations):
+            compare_all(_Recording(self, task), task.problem, configurations, ROUNDS, self.renew)
 
-    def are_compared(self, task: Task, configurations: Sequence[Configuration]) -> bool:
-        """Whether each of these configurations fails, or is in a comparison of the journal."""
+    def _are_compared(self, task: Task, configurations: Sequence[Configuration]) -> bool:
+        """Whether the journal has a failure or a comparison of each of these configurations."""
         versions = {kernel.name: kernel.version for kernel in task.kernels}
         done = {each for each, look in self.looks(task).items() if look.status is not Status.CORRECT}
         done.update(record.configuration for record in self.journal.records(task.problem, task.device.key)

@@ -7,7 +7,7 @@ members, so that it is no lucky minimum.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -69,27 +69,36 @@ def measure_fresh(question: Question, measuring: Measuring, problems: Sequence[P
 
 
 def _judged(question: Question, measuring: Measuring, task: Task, dispatcher: Dispatcher) -> Losses:
-    """Search a fresh shape and compare its fastest trials with the members. Raises OutOfTime, UnpreparedError."""
-    done = measuring.search(task, measuring.deadline.left, TuningOptions(
+    """Find out how much the members lose on a fresh shape. Raises OutOfTime, UnpreparedError."""
+    choice = dispatcher.choose(task.problem)
+    members = [dispatcher.members[each] for each in (choice.member, choice.second) if each is not None]
+    times = contest(measuring, task, members, TuningOptions(
         seed=question.seed, seeds=partial(seeds_for, name=question.checkpoint),
         slowness=partial(slowness_for, name=question.checkpoint)))
+    best = min(times.values())
+    first, faster = (loss(times.get(each, math.inf), best)
+                     for each in (next(iter(members), None), raced(measuring, task, members)))
+    return Losses(first, faster, choice.sure)
+
+
+def contest(measuring: Measuring, task: Task, configurations: Sequence[Configuration],
+            options: TuningOptions) -> Mapping[Configuration | None, float]:
+    """Search a task, and compare its fastest trials with the valid ones of these configurations.
+
+    The result is the seconds of all of them, of which at least one ran. Raises OutOfTime, UnpreparedError.
+    """
+    done = measuring.search(task, measuring.deadline.left, options)
     if done < min(TRIALS, len(task)) and measuring.deadline.is_over:
         raise OutOfTime("the time of the dispatch is over")
-    trials, choice = measuring.looks(task), dispatcher.choose(task.problem)
-    members = [dispatcher.members[each] for each in (choice.member, choice.second) if each is not None]
-    wanted = [*dict.fromkeys([*(each for each in members if task.find(each) is not None),
-                              *sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]])]
-    if not measuring.are_compared(task, wanted):
-        measuring.compare(task, wanted)
+    trials = measuring.looks(task)
+    valid = (each for each in configurations if task.find(each) is not None)
+    compared = dict.fromkeys([*valid, *sorted(trials, key=lambda each: trials[each].seconds)[:FINALISTS]])
+    measuring.compare(task, [*compared])
     seconds = measuring.seconds(task)
-    times = {each: float(seconds[task.number(each)]) for each in wanted}
-    best = min(times.values(), default=math.inf)
-    if math.isinf(best):
+    times: dict[Configuration | None, float] = {each: float(seconds[task.number(each)]) for each in compared}
+    if math.isinf(min(times.values(), default=math.inf)):
         raise UnpreparedError(f"nothing runs for {task.problem.brief()}")
-    winner = raced(measuring, task, members)
-    first, faster = (math.inf if each is None else times.get(each, math.inf)
-                     for each in (members[0] if members else None, winner))
-    return Losses(loss(first, best), loss(faster, best), choice.sure)
+    return times
 
 
 def raced(measuring: Measuring, task: Task, members: Sequence[Configuration]) -> Configuration | None:

@@ -7,14 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.prediction.dispatch.budget import Replayed
 from benchmarks.prediction.dispatch.find_dbs import Part, solver_times
 from benchmarks.prediction.dispatch.rules import rule_rows
 from benchmarks.prediction.dispatch.sets import best_set, greedy_set, set_rows, swapped
-from benchmarks.prediction.dispatch.validity import CPU, ValidityRow, validity_row
+from benchmarks.prediction.dispatch.validity import ValidityRow, validity_row
 from seqtune.errors import MisuseError
-from seqtune.kernels.problem import Problem
-from seqtune.kernels.task import Floats, MeasuredTask, Task
+from seqtune.kernels.task import Floats
 from tests.support.installation.optional import skip_without
 
 PART = Part("gfx90a68", "F", "FP32")
@@ -79,15 +77,3 @@ def test_the_rows_of_a_planted_find_db(tmp_path: Path) -> None:
 def test_no_answer_for_a_strangers_kernels_is_invalid() -> None:
     row = validity_row("a stranger's library", shapes=2000)
     assert row == ValidityRow("a stranger's library", 52_000, 0, 0, row.none)
-
-
-def test_a_replayed_matrix_tells_the_times_of_what_was_asked_alone() -> None:
-    task = Task.of(Problem.make("gemm", m=16, n=16, k=16), CPU)
-    times = Replayed({task.problem: MeasuredTask(task, np.arange(1.0, len(task) + 1))})
-    assert np.isnan(times.seconds(task)).all()
-    for _ in range(2):
-        times.compare(task, [task[3], task[1]])
-    known = np.flatnonzero(np.isfinite(times.seconds(task)))
-    assert known.tolist() == [1, 3]
-    assert times.seconds(task)[known].tolist() == [2.0, 4.0]
-    assert times.measured == 2
