@@ -197,6 +197,21 @@ class Kernel:
                    tuple((name, Expression(text)) for name, text in derived), version, conditions["prior"],
                    implementation, None if default_for is None else Expression(default_for))
 
+    def misfit(self, configuration: Configuration) -> str | None:
+        """The reason why a configuration is not one value for each parameter of this kernel, or None if it is."""
+        if configuration.kernel != self.name:
+            return f"it is a configuration of {configuration.kernel}, not of {self.name}"
+        given = dict(configuration.settings)
+        for parameter in self.parameters:
+            if parameter.name not in given:
+                return f"{parameter.name} is missing"
+            if given.pop(parameter.name) not in parameter:
+                listed = ", ".join(map(shown_setting, parameter.values[:30]))
+                return f"{parameter.name}={configuration[parameter.name]!r:.40} is not one of {listed}"
+        if given:
+            return f"{self.name} has no parameter {next(iter(given))!r:.40}"
+        return None if len(configuration.settings) == len(self.parameters) else "a parameter is given twice"
+
     def why_not(self, problem: Problem, device: Device) -> str | None:
         """The reason why this kernel does not solve the problem on the device, or None if it does."""
         if problem.type != self.operation:

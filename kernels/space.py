@@ -21,7 +21,7 @@ from seqtune.errors import ConfigurationError, KernelError
 
 from .devices.device import COMMAND_DEVICE, Device, Fact
 from .enumeration import column_of
-from .kernel import Configuration, Kernel, Setting, identity, shown_setting
+from .kernel import Configuration, Kernel, Setting, identity
 from .problem import Problem, names_of
 from .registry import backends_for, families
 from .row_index import Numbers, PrefixBorders, RowIndex, Rows
@@ -106,19 +106,9 @@ class SearchSpace:
 
     def why_not(self, configuration: Configuration) -> str | None:
         """The reason why a configuration is not in the space, or None if it is."""
-        if configuration.kernel != self.kernel.name:
-            return f"it is a configuration of {configuration.kernel}, not of {self.kernel.name}"
-        given = dict(configuration.settings)
-        for parameter in self.kernel.parameters:
-            if parameter.name not in given:
-                return f"{parameter.name} is missing"
-            if given.pop(parameter.name) not in parameter:
-                listed = ", ".join(map(shown_setting, parameter.values[:30]))
-                return f"{parameter.name}={configuration[parameter.name]!r:.40} is not one of {listed}"
-        if given:
-            return f"{self.kernel.name} has no parameter {next(iter(given))!r:.40}"
-        if len(configuration.settings) != len(self.kernel.parameters):
-            return "a parameter is given twice"
+        misfit = self.kernel.misfit(configuration)
+        if misfit is not None:
+            return misfit
         begin, end = self._rows_of(configuration)
         if begin < end:
             return None

@@ -80,10 +80,15 @@ class ProblemColumns:
                                 for part in (self.values, self.known, self._given))
         return ProblemColumns(self.operation, values, known, given)
 
-    def _derive(self, name: str, expression: Expression) -> None:
+    def all_known(self, names: Iterable[str]) -> Known:
+        """A mask of the rows where all of these names are known."""
         known = np.ones(self._length, dtype=bool)
-        for used in expression.names:
-            known &= self.known[used]
+        for name in names:
+            known &= self.known[name]
+        return known
+
+    def _derive(self, name: str, expression: Expression) -> None:
+        known = self.all_known(expression.names)
         value = np.broadcast_to(np.asarray(expression(self.values)), self._length)
         if name in self.values:  # given, or derived in another way, in some rows
             value = np.where(self.known[name], self.values[name], value)
@@ -94,9 +99,7 @@ class ProblemColumns:
         """A mask of the rows that break a rule, and the reason, for each rule that is broken."""
         refusals = []
         for condition, reason in self.operation.rules:
-            broken = ~np.broadcast_to(np.asarray(condition(self.values), dtype=bool), self._length)
-            for name in condition.names:
-                broken = broken & self.known[name]
+            broken = self.all_known(condition.names) & ~np.asarray(condition(self.values), dtype=bool)
             if broken.any():
                 refusals.append((broken, reason))
         return refusals

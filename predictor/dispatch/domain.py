@@ -294,8 +294,7 @@ def holding(conditions: Iterable[Expression], columns: ProblemColumns | Mapping[
     holds = rows.copy()
     for condition in conditions:
         if isinstance(columns, ProblemColumns):
-            for name in condition.names:
-                holds &= columns.known[name]
+            holds &= columns.all_known(condition.names)
         indices = np.flatnonzero(holds)
         if len(indices):
             read = {name: values[name][indices] for name in condition.names}

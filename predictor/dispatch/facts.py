@@ -124,9 +124,7 @@ def fact_columns(facts: Sequence[Fact], columns: ProblemColumns) -> NDArray[np.i
     """The values of the facts, (shape, fact). Those beyond LARGEST are cut off, unknown ones are UNKNOWN."""
     values = np.empty((len(columns), len(facts)), np.int64)
     for number, fact in enumerate(facts):
-        known = np.ones(len(columns), bool)
-        for name in fact.expression.names:
-            known &= columns.known[name]
+        known = columns.all_known(fact.expression.names)
         column = np.broadcast_to(np.asarray(fact.expression(columns.values)), len(columns))
         if column.dtype == object:
             values[:, number] = [UNKNOWN if value is None or value != value else int(max(-LARGEST, min(LARGEST, value)))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seqtune.errors import ExpressionError, MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.expression import Expression
-from seqtune.kernels.kernel import Configuration, Kernel, shown_setting
+from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 
@@ -38,7 +38,9 @@ class Guard:
 
         Raises MisuseError if it is no configuration of the kernel, or a condition is too long once all is put in.
         """
-        _check(configuration, kernel)
+        misfit = kernel.misfit(configuration)
+        if misfit is not None:
+            raise MisuseError(f"{kernel.name}: {misfit}")
         facts, work = device.names(), operation(kernel.operation)
         names = {*work.by_name, *(name for name, _ in work.derived)}
         reads = [*(name for each in kernel.solves for name in each.expression.names), *kernel.names_read()]
@@ -68,10 +70,7 @@ class Guard:
 
     def holds(self, columns: ProblemColumns) -> NDArray[np.bool_]:
         """Whether the member is valid for each problem: (shape,)."""
-        known = np.ones(len(columns), bool)
-        for name in self.reads:
-            known &= columns.known[name]
-        return holding(self.conditions, columns, known)
+        return holding(self.conditions, columns, columns.all_known(self.reads))
 
     def is_proved(self, domain: Domain) -> bool:
         """Whether the member is proved valid for every problem of the domain."""
@@ -79,14 +78,3 @@ class Guard:
         if unknown:
             unknown |= {name for name, _ in domain.operation.derived}
         return unknown.isdisjoint(self.reads) and domain.proves(self.conditions)
-
-
-def _check(configuration: Configuration, kernel: Kernel) -> None:
-    """Check that the settings are one value for each parameter, as a search space does. Raises MisuseError."""
-    names = [name for name, _ in configuration.settings]
-    if configuration.kernel != kernel.name or sorted(names) != sorted(kernel.by_name):
-        raise MisuseError(f"{kernel.name} has one value for each of {', '.join(kernel.by_name)} (found "
-                          f"{configuration.kernel} {configuration.brief():.200})")
-    for name, value in configuration.settings:
-        if value not in kernel.by_name[name]:
-            raise MisuseError(f"{kernel.name}: {name}={shown_setting(value):.40} is not one of its values")

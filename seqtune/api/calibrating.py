@@ -20,7 +20,6 @@ from seqtune.data.record import Record
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.collected import probes as default_probes
-from seqtune.kernels.registry import can_run
 from seqtune.kernels.say import silent
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.correction.correction import Correction, CorrectionFit
@@ -28,14 +27,13 @@ from seqtune.predictor.correction.observations import Expected
 from seqtune.predictor.correction.probing import Probing
 from seqtune.predictor.predictors import answers_for, named_predictor
 from seqtune.predictor.trees.ranker import Ranker
-from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import CALIBRATION, Deadline
 from seqtune.tuner.measuring.runner import Measurer, Runner
-from seqtune.tuner.measuring.tensor_limit import check_measurable
 from seqtune.tuner.measuring.timing import DEFAULTS, Options
 from seqtune.tuner.run.plan import Plan
 
 from ..errors import InterruptedTuning, MisuseError, SeqtuneError, shown
+from .checking import check_measuring
 from .inputs import as_device, as_problems, check_positive
 
 RUN = "calibrate"  # Record.run
@@ -125,12 +123,8 @@ def calibrate(device: Device | str = "llvm:0", *, seconds: float = CALIBRATION, 
     if predictor is None or predictor.ranker is None or target.backend not in predictor.backends:
         raise MisuseError(f"the predictor {name} has no trees for {target.backend} devices that measurements could "
                           "correct; `seqtune tune` measures there")
-    if not can_run(target.backend):
-        raise MisuseError(f"kernels of {target.backend} cannot be run here, so there is nothing to measure")
     wanted = default_probes(target.backend) if problems is None else as_problems(problems)
-    for problem in wanted:
-        check_measurable(problem)
-    discovery.check_present(target)
+    check_measuring(target, wanted)
     with Journal(journal) as records, Runner(target) as runner:
         runner.start()
         count, fit = measure_probes(wanted, target, predictor.ranker, records, runner, deadline, seed,

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 from seqtune.kernels import registry
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import NAME
-from seqtune.kernels.registry import is_registered, kernel, table
+from seqtune.kernels.problem import Problem
+from seqtune.kernels.registry import can_run, is_registered, kernel, table
 from seqtune.kernels.say import Say, silent
+from seqtune.tuner.backends import discovery
+from seqtune.tuner.measuring.tensor_limit import check_measurable
 
 from ..errors import FormatError, MisuseError
 from .inputs import as_device
@@ -103,6 +106,19 @@ def compile_check(device: Device | str, words: Sequence[str] = (), sample: int =
 def _families_of(libraries: Collection[str], backend: str) -> tuple[str, ...]:
     """The families that run on a backend: of these libraries, or of all in use."""
     return tuple(name for name in table(backend) if not libraries or name.partition(".")[0] in libraries)
+
+
+def check_measuring(device: Device, problems: Collection[Problem], instead: str = "") -> None:
+    """Check that a device of this machine can measure problems. Raises DeviceError, MisuseError, ProblemError.
+
+    `instead` is what the refusal of a device whose kernels cannot be run here proposes.
+    """
+    if not can_run(device.backend):
+        raise MisuseError(f"kernels of {device.backend} cannot be run here, so there is nothing to measure{instead}")
+    discovery.check_present(device)
+    for problem in problems:
+        check_measurable(problem)
+    check_allowed(device.backend, {problem.type for problem in problems})
 
 
 def check_allowed(backend: str, operations: Collection[str]) -> None:

@@ -15,6 +15,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.networks import NETWORKS
 from seqtune.kernels.problem_sets.parse import make_problem, parse_problem, problem_set
 from seqtune.tuner.backends import discovery
+from seqtune.tuner.measuring.deadline import Deadline
 
 from ..errors import DeviceError, MisuseError, ProblemError, shown
 
@@ -82,6 +83,14 @@ def check_positive(name: str, value: float) -> None:
     """Check that an argument is a positive, finite number. Raises MisuseError with its `name`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise MisuseError(f"{name}={shown(value)}; it must be a positive number")
+
+
+def deadline_in(minutes: float | None) -> Deadline:
+    """The deadline that many minutes from now; None: none. Raises MisuseError if they are not positive."""
+    if minutes is None:
+        return Deadline()
+    check_positive("minutes", minutes)
+    return Deadline(60 * minutes)
 
 
 def check_flag(name: str, value: object) -> None:

@@ -14,11 +14,10 @@ from seqtune.kernels.say import silent
 from seqtune.predictor.learning.kinds import TrainingRequest, learner, learning_of
 from seqtune.predictor.predictors import cached_checkpoint
 from seqtune.predictor.training.conditions import check_can_train
-from seqtune.tuner.measuring.deadline import Deadline
 from seqtune.tuner.stop_request import interrupted_by_sigterm
 
 from ..errors import InterruptedTraining, MisuseError, SeqtuneError, warned
-from .inputs import check_free, check_positive
+from .inputs import check_free, deadline_in
 from .results import Written
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     """
     check_can_train()
     check_free(Path(out), force, checkpoint=True)
-    request = TrainingRequest(epochs, extra, seed=seed, deadline=_deadline(minutes))
+    request = TrainingRequest(epochs, extra, seed=seed, deadline=None if minutes is None else deadline_in(minutes))
     try:
         with interrupted_by_sigterm():
             model, new, old = _records(checkpoint, data, rehearse)
@@ -146,14 +145,6 @@ def retrain(checkpoint: str | Path, data: str | Path, out: str | Path, *, rehear
     except KeyboardInterrupt:
         raise InterruptedTraining("stopped before the end of the first epoch, so nothing is kept") from None
     return Written(adapted.save(out), report)
-
-
-def _deadline(minutes: float | None) -> Deadline | None:
-    """The deadline `minutes` from now; None without a limit. Raises MisuseError."""
-    if minutes is None:
-        return None
-    check_positive("minutes", minutes)
-    return Deadline(60 * minutes)
 
 
 def _records(checkpoint: str | Path, data: str | Path,

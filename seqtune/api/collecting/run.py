@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import os
 import platform
 from collections.abc import Iterable, Sequence
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import can_run, kernels_for
+from seqtune.kernels.registry import kernels_for
 from seqtune.kernels.say import Say, silent
 from seqtune.tuner.backends import discovery
 
 from ...errors import InterruptedTuning, MisuseError, shown, warned
-from ..checking import check_allowed
-from ..inputs import as_device, as_problems, check_folder, check_positive, several
+from ..checking import check_measuring
+from ..inputs import as_device, as_problems, check_folder, deadline_in, several
 from . import TRIALS
 from .results import Collected, CollectedDevice, Progress
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from seqtune.kernels.kernel import Configuration
     from seqtune.kernels.problem_sets.collected import ProblemSplit
     from seqtune.kernels.task import Task
-    from seqtune.tuner.measuring.deadline import Deadline
 
 JOURNAL, MEASURED = "journal.sqlite", "measured.parquet"  # names of files in the folder of a collection
 FROM_BEAM, FROM_TREES = 24, 8  # proposals of a checkpoint, and of its trees alone
@@ -63,7 +61,7 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
     from .stages import incomplete, measure_stages, remaining
 
     folder = Path(out)
-    deadline = _deadline(minutes)
+    deadline = deadline_in(minutes)
     if trials < 1:
         raise MisuseError(f"trials={shown(trials)}; at least one is needed")
     if seed < 0:
@@ -96,15 +94,6 @@ def collect(out: str | Path = "collected", problems: object = None, devices: obj
         stop.report = result
         raise stop
     return result
-
-
-def _deadline(minutes: float | None) -> Deadline:
-    """The deadline of a call; None: none. Raises MisuseError."""
-    from seqtune.tuner.measuring.deadline import Deadline
-
-    if minutes is not None:
-        check_positive("minutes", minutes)
-    return Deadline(math.inf if minutes is None else 60 * minutes)
 
 
 def _splits(problems: object, devices: object, held_out: bool) -> dict[Device, ProblemSplit]:
@@ -178,17 +167,11 @@ def _check_measurable(device: Device, split: ProblemSplit, checkpoint: str | Pat
     Raises CheckpointError, DeviceError, MisuseError.
     """
     from seqtune.predictor.answering import predictor_for
-    from seqtune.tuner.measuring.tensor_limit import check_measurable
 
-    if not can_run(device.backend):
-        raise MisuseError(f"kernels of {device.backend} cannot be run here, so there is nothing to measure")
-    discovery.check_present(device)
     measured = (*split.training, *split.held_out)
+    check_measuring(device, measured)
     if not measured:
         raise MisuseError(f"no kernel of {device.name} solves any of these problems")
-    for problem in measured:
-        check_measurable(problem)
-    check_allowed(device.backend, {problem.type for problem in measured})
     if checkpoint is not None:
         predictor_for(device, checkpoint)
 

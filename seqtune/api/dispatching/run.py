@@ -10,14 +10,12 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import check_path
 from seqtune.kernels.operations.table import operation as operation_of
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.registry import can_run
 from seqtune.kernels.say import Say, silent
-from seqtune.tuner.backends import discovery
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ...errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError, shown, warned
-from ..checking import check_allowed
-from ..inputs import as_device, check_folder, check_journal, check_own_journal, check_positive
+from ..checking import check_measuring
+from ..inputs import as_device, check_folder, check_journal, check_own_journal, deadline_in
 
 if TYPE_CHECKING:
     from seqtune.data.dataset import Dataset
@@ -56,7 +54,10 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     The files are written into the folder `out`. `progress` receives a line after each stage, `note` what the user
     should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
     """
-    deadline = _deadline(minutes)
+    deadline = deadline_in(minutes)
+    if minutes is not None and minutes < LEAST_MINUTES:
+        raise MisuseError(f"minutes={shown(minutes)}; candidates and a choice alone take a part of a minute: give at "
+                          f"least {LEAST_MINUTES}")
     from seqtune.predictor.dispatch.goal import Goal
     from seqtune.predictor.dispatch.rule import MOST_MEMBERS
 
@@ -99,17 +100,6 @@ def _is_whole(value: object, least: int, most: int = 1 << 62) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _deadline(minutes: float | None) -> Deadline:
-    """The end of the call. Raises MisuseError."""
-    if minutes is None:
-        return Deadline()
-    check_positive("minutes", minutes)
-    if minutes < LEAST_MINUTES:
-        raise MisuseError(f"minutes={shown(minutes)}; candidates and a choice alone take a part of a minute: give at "
-                          f"least {LEAST_MINUTES}")
-    return Deadline(60 * minutes)
-
-
 def _dataset(path: Path) -> Dataset:
     """The data set of a file, a folder or a journal. Raises FormatError, MisuseError."""
     from seqtune.data.dataset import Dataset
@@ -128,20 +118,13 @@ def _measured(question: Question, shapes: Mapping[Problem, float], device: Devic
     """Dispatch by measuring on a device of this machine."""
     from seqtune.data.journal.journal import Journal
     from seqtune.tuner.measuring.runner import Runner
-    from seqtune.tuner.measuring.tensor_limit import check_measurable
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
     from .measuring import Measuring
     from .stages import dispatch_measured
 
-    if not can_run(device.backend):
-        raise MisuseError(f"kernels of {device.backend} cannot be run here, so there is nothing to measure; existing "
-                          "times can be used (--data)")
     check_own_journal(journal)
-    discovery.check_present(device)
-    check_allowed(device.backend, {question.operation.name})
-    for problem in shapes:
-        check_measurable(problem)
+    check_measuring(device, shapes.keys(), instead="; existing times can be used (--data)")
     with interrupted_by_sigterm(), Journal(journal) as records, Runner(device) as runner:
         records.add_device(device)
         runner.start()
