@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.prediction.dispatch.validity import configurations
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
-from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
-from seqtune.predictor.dispatch.domain import Domain, Span
+from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import Fact, fact_columns, facts_of
 from seqtune.predictor.dispatch.rule import LEVELS, Rule, Tree
-
-
-def configurations(kernels: Sequence[Kernel], device: Device, problems: Sequence[Problem], count: int,
-                   generator: np.random.Generator) -> list[Configuration]:
-    """Different configurations, each valid for one of the problems."""
-    found: dict[Configuration, None] = {}
-    for problem in problems:
-        for family in kernels:
-            with suppress(MisuseError):  # it does not solve the problem, or a constraint has no value
-                found.update(dict.fromkeys(SearchSpace(family, problem, device).sample(generator, 1)))
-        if len(found) >= count:
-            break
-    return list(found)[:count]
-
-
-def corners(domain: Domain, count: int) -> ProblemColumns:
-    """Problems of a domain whose sizes are at the ends of their ranges."""
-    ranges = {name: tuple(values) if isinstance(values, Span) else values for name, values in domain.ranges.items()}
-    return replace(domain, ranges=ranges).sample(count, np.random.default_rng(0))
 
 
 def random_rule(facts: Sequence[Fact], values: NDArray[np.int64], members: int, tests: int,

@@ -61,11 +61,11 @@ def solver_times(folder: Path, part: Part) -> SolverTimes:
     problems, sound = ProblemColumns.read("convnd", true_terms(columns))
     for broken, _ in problems.refusals():
         sound &= ~broken
-    place = {row: index for index, row in enumerate(rows.tolist())}
-    times = [(place[index], solver, time) for index, solver, time, _ in content.times if index in place]
+    numbers = {row: number for number, row in enumerate(rows.tolist())}
+    times = [(numbers[row], solver, time) for row, solver, time, _ in content.times if row in numbers]
     solvers, codes = np.unique([solver for _, solver, _ in times], return_inverse=True)
     seconds = np.full((len(problems), len(solvers)), np.inf)
-    np.minimum.at(seconds, (np.array([index for index, *_ in times]), codes), [time for *_, time in times])
+    np.minimum.at(seconds, (np.array([number for number, *_ in times]), codes), [time for *_, time in times])
     enough = np.flatnonzero(sound & (np.isfinite(seconds).sum(axis=1) >= LEAST_SOLVERS))
     kept, seconds = problems.take(enough), seconds[enough]
     used = np.flatnonzero(np.isfinite(seconds).any(axis=0))

@@ -80,9 +80,10 @@ def live_rows(name: str, folder: Path) -> list[LiveRow]:
                 losses.setdefault(way, []).append(value)
             say(f"{number} of {len(known.tasks)}: {task.problem.brief()}: " + ", ".join(
                 f"{way} {math.exp(-values[-1]):.2f}" for way, values in losses.items()))
-    return [LiveRow(way, count, *costs.get(count, (0, 0.0)), math.exp(-float(np.mean(values))),
-                    float(np.mean(np.array(values) <= math.log(1.1))))
-            for way, values in losses.items() for count in [int(way.split()[0]) if way[0].isdecimal() else 0]]
+    kernels = {way: count for count in COUNTS for way in (f"{count} kernels", f"{count} kernels, first two raced")}
+    return [LiveRow(way, kernels.get(way, 0), *costs.get(kernels.get(way, 0), (0, 0.0)),
+                    math.exp(-float(np.mean(values))), float(np.mean(np.array(values) <= math.log(1.1))))
+            for way, values in losses.items()]
 
 
 def _predicted(known: Known) -> dict[Task, Configuration | None]:

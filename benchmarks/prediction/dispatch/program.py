@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,9 +29,10 @@ from .live import TARGETS as LIVE
 from .live import LiveRow, live_rows
 from .products import PRODUCTS, measure
 from .rules import RuleRow, rule_rows
-from .sets import set_rows
+from .sets import SetRow, set_rows
 from .validity import TARGETS, ValidityRow, validity_row
 
+Row = TypeVar("Row", SetRow, RuleRow, ValidityRow, BudgetRow, LiveRow)
 SPLITS = 3
 PARTS = ("sets", "rules", "validity", "budget", "live")
 
@@ -40,29 +41,24 @@ def set_part(folder: Path) -> Iterator[tuple[str, str, Any]]:
     """The title, the table and the JSON of each find-db's sets."""
     for part in SETS:
         rows = set_rows(solver_times(folder, part))
-        yield f"Sets: {part}", markdown(["kernels", "chosen", "swapped", "best", "within 0.002"], [
-            [str(row.members), *(f"{share:.4f}" for share in (row.chosen, row.swapped, row.best)),
-             "yes" if row.holds else "no"] for row in rows]), list(map(asdict, rows))
+        yield f"Sets: {part}", table(SetRow, rows), list(map(asdict, rows))
 
 
 def rule_part(folder: Path) -> Iterator[tuple[str, str, Any]]:
-    """The title, the table and the JSON of each find-db's rules: means over the splits."""
+    """The title, the table and the JSON of each find-db's rules; the table has means over the splits."""
     for part in RULES:
         times = solver_times(folder, part)
         splits = [rule_rows(times, seed) for seed in range(SPLITS)]
-        names = [field.name.replace("_", " ") for field in fields(RuleRow)]
-        means = [[rows[0].method, *np.mean([astuple(row)[1:] for row in rows], axis=0)]
+        means = [RuleRow(rows[0].method, *np.mean([astuple(row)[1:] for row in rows], axis=0).tolist())
                  for rows in zip(*splits, strict=True)]
-        yield f"Rules: {part}, {len(times.matrix.problems)} problems, {SPLITS} splits", markdown(names, [
-            [str(method), *(f"{share:.4f}" for share in shares[:-1]), f"{shares[-1]:.0f}"]
-            for method, *shares in means]), [[asdict(row) for row in rows] for rows in splits]
+        yield (f"Rules: {part}, {len(times.matrix.problems)} problems, {SPLITS} splits", table(RuleRow, means),
+               [[asdict(row) for row in rows] for rows in splits])
 
 
 def validity_part(_: Path) -> Iterator[tuple[str, str, Any]]:
     """The title, the table and the JSON of the counts of invalid answers."""
     rows = list(map(validity_row, TARGETS))
-    yield "Validity", markdown([field.name for field in fields(ValidityRow)],
-                               [list(map(str, astuple(row))) for row in rows]), list(map(asdict, rows))
+    yield "Validity", table(ValidityRow, rows), list(map(asdict, rows))
 
 
 def budget_part(_: Path) -> Iterator[tuple[str, str, Any]]:
@@ -71,9 +67,7 @@ def budget_part(_: Path) -> Iterator[tuple[str, str, Any]]:
         if not product.path.is_file():
             say(f"{product.path.name} is not there: --measure {product.name} makes it")
     rows = [budget_row(product) for product in PRODUCTS.values() if product.path.is_file()]
-    yield "Budget: eight kernels", markdown([field.name.replace("_", " ") for field in fields(BudgetRow)], [
-        [row.product, str(row.cells), *(f"{share:.4f}" for share in astuple(row)[2:])] for row in rows]), list(
-            map(asdict, rows))
+    yield "Budget: eight kernels", table(BudgetRow, rows), list(map(asdict, rows))
 
 
 def live_part(folder: Path, targets: Sequence[str], _: Path) -> Iterator[tuple[str, str, Any]]:
@@ -81,9 +75,13 @@ def live_part(folder: Path, targets: Sequence[str], _: Path) -> Iterator[tuple[s
     folder.mkdir(exist_ok=True)
     for target in targets:
         rows = live_rows(target, folder)
-        yield f"Live: {target}", markdown([field.name for field in fields(LiveRow)], [
-            [row.way, str(row.kernels or "-"), str(row.bytes or "-"), f"{row.seconds:.0f}", f"{row.share:.4f}",
-             f"{row.within:.3f}"] for row in rows]), list(map(asdict, rows))
+        yield f"Live: {target}", table(LiveRow, rows), list(map(asdict, rows))
+
+
+def table(kind: type[Row], rows: Sequence[Row]) -> str:
+    """A Markdown table of rows of one kind."""
+    return markdown([field.name.replace("_", " ") for field in fields(kind)], [
+        [f"{value:.4f}" if isinstance(value, float) else str(value) for value in astuple(row)] for row in rows])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -24,11 +24,10 @@ from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import fact_columns, facts_of
 from seqtune.predictor.dispatch.goal import Goal
 from seqtune.predictor.dispatch.learning import Learner
-from seqtune.predictor.dispatch.matrix import WORST
+from seqtune.predictor.dispatch.matrix import WORST, most_helpful
 from seqtune.predictor.dispatch.rule import Rule, Whole
 
 from .find_dbs import SolverTimes
-from .sets import greedy_set
 
 MEMBERS = 6
 SURE = 0.8  # share of the problems that is answered, where the lead is greatest
@@ -57,7 +56,7 @@ def rule_rows(times: SolverTimes, seed: int) -> list[RuleRow]:
     held = np.random.default_rng(seed).permutation(count) % 4 == 0
     fit, test = np.flatnonzero(~held), np.flatnonzero(held)
     slowness = times.matrix.slowness()
-    members = greedy_set(slowness[fit], MEMBERS)
+    members = most_helpful(slowness[fit], np.full(len(fit), 1 / len(fit)), MEMBERS)
     own = slowness[:, members]
     rule, values = learned(times, own, members, fit)
     dispatcher = Dispatcher.of([times.matrix.candidates[each] for each in members], {}, None, rule,

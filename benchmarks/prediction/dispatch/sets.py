@@ -13,15 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seqtune.kernels.expression import Expression
 from seqtune.kernels.task import Floats
+from seqtune.predictor.dispatch.facts import Fact, fact_columns
 from seqtune.predictor.dispatch.goal import Goal
-from seqtune.predictor.dispatch.matrix import WORST
+from seqtune.predictor.dispatch.matrix import WORST, most_helpful
 from seqtune.predictor.dispatch.members import choose_members
 from seqtune.predictor.dispatch.rule import Whole
 
 from .find_dbs import SolverTimes
 
 MOST = 10
+CLOSE = 0.002  # of the best speed: how close a chosen set must be to the best one
 SECONDS = 60.0  # for one integer program; a bound that is not proved by then is a bound all the same
 FEATURES = ("n", "c", "h", "k", "r", "stride_h", "out_h")  # the facts of the rules: here, the sets are judged
 
@@ -34,40 +37,25 @@ class SetRow:
     chosen: float
     swapped: float
     best: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the chosen set is within 0.002 of the best one."""
-        return self.chosen >= max(self.swapped, self.best) - 0.002
+    holds: bool  # whether the chosen set is CLOSE to the best one
 
 
 def set_rows(times: SolverTimes) -> list[SetRow]:
     """Compare the sets of 1 to MOST members."""
-    from seqtune.kernels.expression import Expression
-    from seqtune.predictor.dispatch.facts import Fact, fact_columns
-
     facts = tuple(Fact(name, Expression(name)) for name in FEATURES)
     values = fact_columns(facts, times.columns)
-    slowness = times.matrix.slowness()
-    steps = tuple(choose_members(times.matrix, MOST, Goal(), lambda members: (facts, values)))
-    return [SetRow(len(step.members), _share(slowness, step.members),
-                   _share(slowness, swapped(slowness, greedy_set(slowness, len(step.members)))),
-                   _share(slowness, best_set(slowness, len(step.members)))) for step in steps]
+    slowness, weights = times.matrix.slowness(), times.matrix.weights
+    rows = []
+    for step in choose_members(times.matrix, MOST, Goal(), lambda members: (facts, values)):
+        chosen, exchanged, best = (_share(slowness, members) for members in (
+            step.members, swapped(slowness, most_helpful(slowness, weights, step.kernels)),
+            best_set(slowness, step.kernels)))
+        rows.append(SetRow(step.kernels, chosen, exchanged, best, chosen >= max(exchanged, best) - CLOSE))
+    return rows
 
 
 def _share(slowness: Floats, members: Sequence[int]) -> float:
     return math.exp(-slowness[:, list(members)].min(axis=1).mean())
-
-
-def greedy_set(slowness: Floats, count: int) -> list[int]:
-    """Members taken one by one, each the one with which the oracle loses least."""
-    members: list[int] = []
-    while len(members) < count:
-        best = slowness[:, members].min(axis=1, initial=WORST)
-        losses = np.minimum(best[:, None], slowness).mean(axis=0)
-        losses[members] = np.inf
-        members.append(int(np.argmin(losses)))
-    return members
 
 
 def swapped(slowness: Floats, members: Sequence[int]) -> list[int]:
@@ -75,7 +63,7 @@ def swapped(slowness: Floats, members: Sequence[int]) -> list[int]:
     best = list(members)
     least = slowness[:, best].min(axis=1).mean()
     while True:
-        trials = [[*best[:place], other, *best[place + 1:]] for place in range(len(best))
+        trials = [[*best[:index], other, *best[index + 1:]] for index in range(len(best))
                   for other in range(slowness.shape[1]) if other not in best]
         losses = [slowness[:, trial].min(axis=1).mean() for trial in trials]
         if not losses or min(losses) >= least - 1e-12:
@@ -96,11 +84,11 @@ def best_set(slowness: Floats, count: int) -> list[int]:
     ordered = np.take_along_axis(slowness, order, axis=1)
     costs: dict[frozenset[int], float] = {}
     for row, sizes in zip(order.tolist(), ordered, strict=True):
-        for place in range(int((sizes < WORST).sum())):
-            following = sizes[place + 1] if place + 1 < len(sizes) else WORST
-            if following > sizes[place]:
-                before = frozenset(row[:place + 1])
-                costs[before] = costs.get(before, 0.0) + float(following - sizes[place]) / len(slowness)
+        for index in range(int((sizes < WORST).sum())):
+            following = sizes[index + 1] if index + 1 < len(sizes) else WORST
+            if following > sizes[index]:
+                before = frozenset(row[:index + 1])
+                costs[before] = costs.get(before, 0.0) + float(following - sizes[index]) / len(slowness)
     candidates, steps = slowness.shape[1], list(costs)
     rows: Whole = np.array([number for number, step in enumerate(steps) for _ in range(len(step) + 1)])
     columns = [column for number, step in enumerate(steps) for column in (*sorted(step), candidates + number)]

@@ -21,6 +21,7 @@ from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
 from seqtune.kernels.membership import Membership
 from seqtune.kernels.operations.table import operation
+from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.registry import families
 from seqtune.kernels.space import SearchSpace
@@ -59,21 +60,34 @@ def validity_row(target: str, shapes: int = SHAPES, seed: int = 0) -> ValidityRo
     use(read_library(EXAMPLE))
     name, device, texts = TARGETS[target]
     domain, generator, counts = Domain.parse(operation(name), texts), np.random.default_rng(seed), np.zeros(4, int)
-    families_of = CLBLAST if target == "clblast" else families(device.backend, name)
-    kernels = {family.name: family for family in families_of}
-    members: dict[Configuration, None] = {}
-    for _, problem in domain.sample(200, generator).problems():
-        for family in kernels.values():
-            with suppress(MisuseError):
-                members.update(dict.fromkeys(SearchSpace(family, problem, device).sample(generator, 1)))
-    chosen = [list(members)[index] for index in generator.permutation(len(members))[:MEMBERS].tolist()]
-    dispatcher = Dispatcher.of(chosen, kernels, device, Rule(len(chosen)), domain)
+    kernels = {family.name: family for family in (
+        CLBLAST if target == "clblast" else families(device.backend, name))}
+    problems = [problem for _, problem in domain.sample(200, generator).problems()]
+    members = configurations([*kernels.values()], device, problems, MEMBERS, generator)
+    dispatcher = Dispatcher.of(members, kernels, device, Rule(len(members)), domain)
     while counts[0] < shapes:
         counts += _counted(dispatcher, kernels, domain.sample(min(TOGETHER, shapes - int(counts[0])), generator))
-    ends = replace(domain, ranges={name: tuple(values) if isinstance(values, Span) else values
-                                   for name, values in domain.ranges.items()})
-    counts += _counted(dispatcher, kernels, ends.sample(CORNERS, generator))
+    counts += _counted(dispatcher, kernels, corners(domain, CORNERS))
     return ValidityRow(target, *counts.tolist())
+
+
+def configurations(kernels: Sequence[Kernel], device: Device, problems: Sequence[Problem], count: int,
+                   generator: np.random.Generator) -> list[Configuration]:
+    """Up to `count` different random configurations, each valid for one of the problems."""
+    members: dict[Configuration, None] = {}
+    for problem in problems:
+        for family in kernels:
+            with suppress(MisuseError):  # it does not solve the problem, or a constraint has no value
+                members.update(dict.fromkeys(SearchSpace(family, problem, device).sample(generator, 1)))
+        if len(members) >= count:
+            break
+    return list(members)[:count]
+
+
+def corners(domain: Domain, count: int) -> ProblemColumns:
+    """Problems of a domain whose sizes are at the ends of their ranges."""
+    ranges = {name: tuple(values) if isinstance(values, Span) else values for name, values in domain.ranges.items()}
+    return replace(domain, ranges=ranges).sample(count, np.random.default_rng(0))
 
 
 def _counted(dispatcher: Dispatcher, kernels: dict[str, Kernel], columns: ProblemColumns) -> Sequence[int]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.prediction.dispatch.validity import corners
 from seqtune.errors import FormatError, MisuseError
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
@@ -24,7 +25,7 @@ from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import Rule
 from tests.support.devices import DEVICES
 from tests.support.dispatchers import by_size, changed
-from tests.support.guarded_members import corners, random_dispatcher
+from tests.support.guarded_members import random_dispatcher
 
 CPU = DEVICES["llvm"]
 TOY = Kernel.of(name="toy.tiles", operation="gemm", meaning="", parameters=(Parameter("tile", (1, 2, 8, 64)),),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.prediction.dispatch.validity import configurations, corners
 from seqtune.errors import MisuseError
 from seqtune.integrations.clblast.kernels import xgemm, xgemm_direct
 from seqtune.kernels.devices.device import Device
@@ -24,7 +25,7 @@ from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.folding import NEVER
 from seqtune.predictor.dispatch.guards import Guard
 from tests.support.devices import DEVICES, described_gpu
-from tests.support.guarded_members import configurations, corners, space_verdicts
+from tests.support.guarded_members import space_verdicts
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 DOMAINS = {"gemm": ("m=1..2048", "n=1..2048", "k=1..2048", "trans_a=no,yes", "dtype=fp32,bf16,int8"),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.prediction.dispatch.validity import corners
 from seqtune.errors import MisuseError
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.operations.table import operation
@@ -27,7 +28,7 @@ from seqtune.predictor.dispatch.python_file import python_file
 from seqtune.predictor.dispatch.rule import Rule
 from tests.support.compiled_dispatcher import CompiledDispatcher
 from tests.support.devices import DEVICES
-from tests.support.guarded_members import corners, random_dispatcher
+from tests.support.guarded_members import random_dispatcher
 from tests.support.learning.c_programs import needs_compiler
 
 CPU = DEVICES["llvm"]
