@@ -33,6 +33,9 @@ class ImportResult:
 Propose = Callable[[Problem, Device, int], Mapping[Configuration, float | None]]
 Proposer = Callable[[str | Path | None], Propose]  # of a checkpoint; None: of the one that answers for the device
 LearnedTables = Callable[[str | Path], Mapping[str, Sequence[str]]]  # of a checkpoint: rows by solver
+# Of the JSON file of a dispatch: its device, and for each problem the member that its rule prefers among those that are
+# proved valid (None: there is none).
+Members = Callable[[str | Path, Sequence[Problem]], tuple[Device, Sequence[Configuration | None]]]
 DriverFacts = Callable[[Device], Mapping[str, str | int]]  # what the driver reports; empty if the device is not here
 
 
@@ -71,6 +74,6 @@ class Format:
     read: Reader | None = None
     devices: int | None = 0  # the number of devices that may be given for reading; None: any number
     write: Callable[..., Report] | None = None  # takes a path and, as keywords, the options of the table and `asks`
-    asks: tuple[str, ...] = ()  # more keywords of `write`: force, proposer, learned_tables, driver_facts
+    asks: tuple[str, ...] = ()  # more keywords of `write`: force, proposer, members, ...
     folder: bool = False  # whether `write` puts files into a folder, which may exist
     named: Callable[[Sequence[str]], Reader] | None = None  # the reader for files whose keys have these names

@@ -61,6 +61,13 @@ _SERVED = (
                  "answers for the GPU]", None, "FOLDER_OR_NAME"),
     FormatOption("min_confidence", Kind.SHARE, "Leave out files with a prediction that is not expected to reach this "
                  "share of the best speed (0.8).", None, "SHARE"))
+_AITER = (
+    FormatOption("data", Kind.PATH, "A data set with aiter's choices, which are written."),
+    FormatOption("checkpoint", Kind.TEXT, "The JSON file of a dispatch of quantized_gemm among aiter's kernels.", None,
+                 "FOLDER_OR_NAME"),
+    FormatOption("shapes", Kind.NAMES, "What is written: aiter's untuned CSV, or another file of problems; the "
+                 "dispatch chooses where the data have no choice. May be repeated.  [default: all of the data]",
+                 metavar="SOURCE"))
 _HERE = "seqtune.data.formats"
 FORMATS: Mapping[str, FormatEntry] = {
     "parquet": FormatEntry(f"{_HERE}.dataset_file:PARQUET", "a data set of seqtune", "read and write", (".parquet",),
@@ -87,7 +94,8 @@ FORMATS: Mapping[str, FormatEntry] = {
                           "a folder of SGLang's tuned Triton settings", "read and serve", options=_SERVED),
     "gemlite": FormatEntry("seqtune.integrations.gemlite.formats:GEMLITE",
                            "gemlite's tuned configurations (.json, .parquet)", "read"),
-    "aiter": FormatEntry("seqtune.integrations.aiter.formats:AITER", "aiter's tuned products (.csv, .parquet)", "read"),
+    "aiter": FormatEntry("seqtune.integrations.aiter.formats:AITER", "aiter's tuned products (.csv, .parquet)",
+                         "read and serve", options=_AITER),
     "helion-csv": FormatEntry("seqtune.integrations.helion.formats:HELION", "Helion's log of a search (.csv)",
                               "read"),
     "clblast": FormatEntry("seqtune.integrations.clblast.formats.export:JSON",

@@ -74,16 +74,16 @@ def export(out: str | Path, form: str = "parquet", *, force: bool = False, **opt
 
 
 def serve_files(out: str | Path, server: str, *, force: bool = False, **options: Any) -> Written:
-    """Write the files with tuned settings that a server (`vllm`, `sglang`) reads into the folder `out`.
+    """Write the files with tuned settings that a server (`vllm`, `sglang`, `aiter`) reads into the folder `out`.
 
-    `options` are those that the server's format declares; `seqtune serve-files SERVER --help` lists them. Either
-    `model_config` and `device`, or `missing_from`, a server's log, say which files are wanted; `checkpoint` predicts
-    their content (None: the predictor that answers for Triton). Raises MisuseError for an option that the server's
-    format does not have.
+    `options` are those that the server's format declares; `seqtune serve-files SERVER --help` lists them. For `vllm`
+    and `sglang` either `model_config` and `device`, or `missing_from`, a server's log, say which files are wanted;
+    `checkpoint` predicts their content (None: the predictor that answers for Triton). For `aiter` it is a dispatch.
+    Raises MisuseError for an option that the server's format does not have.
     """
     answered: dict[str, dict[str, None]] = {}
     report = _write("serve", server, Path(out), force, options,
-                    {"proposer": lambda checkpoint: _proposer(checkpoint, answered)})
+                    {"proposer": lambda checkpoint: _proposer(checkpoint, answered), "members": _members})
     if answered:
         report["predictor"] = " and ".join(answered)
     if notes := dict.fromkeys(filter(None, (report.get("note"), *chain.from_iterable(answered.values())))):
@@ -160,6 +160,20 @@ def _proposer(checkpoint: str | Path | None, answered: dict[str, dict[str, None]
                 for configuration, candidate in candidates.items()}
 
     return proposals
+
+
+def _members(path: str | Path, problems: Sequence[Problem]) -> tuple[Device, list[Configuration | None]]:
+    """The device of a dispatch, and what it chooses for each problem. Raises MisuseError where nothing is proved."""
+    from seqtune.kernels.problem_sets.columns import ProblemColumns
+    from seqtune.predictor.dispatch.dispatcher import Dispatcher
+
+    chosen = Dispatcher.load(path)
+    if any(problem.type != chosen.operation.name for problem in problems):
+        raise MisuseError(f"{path} chooses among kernels of {chosen.operation.name}, not {problems[0].type}")
+    if chosen.device is None or not chosen.promised:
+        raise MisuseError(f"{path} does not know for which shapes its kernels are valid")
+    numbers = chosen.choose_many(ProblemColumns.of(problems)).members.tolist()
+    return chosen.device, [chosen.members[number] if number >= 0 else None for number in numbers]
 
 
 def _driver_facts(device: Device) -> Mapping[str, str | int]:

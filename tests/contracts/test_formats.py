@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from seqtune.__main__ import main
-from seqtune.api import export, serve_files
+from seqtune.api import export, import_data, serve_files
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.table import FORMATS, described, find_files, format_of, names
 from seqtune.data.journal.journal import Journal
@@ -48,6 +48,9 @@ def folder(tmp_path: Path) -> Path:
     write_recorded(samples / "recorded")
     write_autotune(samples / "f.autotune.json")
     (samples / "tuned_gemm.csv").write_text(AITER)
+    (named := tmp_path / "a8w8_blockscale_tuned_gemm.csv").write_text(
+        "".join(line for line in AITER.splitlines(keepends=True) if "bf16" not in line))
+    import_data("aiter", [named], tmp_path / "aiter.parquet")
     use(scale_library())
     write_helion(samples / "scale.csv")
     (tmp_path / "906_60.meta.jsonl").write_bytes((samples / "scale.meta.jsonl").read_bytes())  # beside `file_of`
@@ -72,7 +75,8 @@ def source_of(name: str, folder: Path) -> tuple[dict[str, Any], Dataset]:
     """The option that names what the folder has for the format to write, and the expected data set."""
     if "journal" in {option.name for option in FORMATS[name].options}:
         return {"journal": folder / "journal.sqlite"}, Dataset.read(folder / "trials.parquet")
-    data = folder / ("choices.parquet" if name in names("serve") else "labels.parquet")
+    data = folder / {"aiter": "aiter.parquet", "vllm": "choices.parquet", "sglang": "choices.parquet"}.get(
+        name, "labels.parquet")
     return {"data": data}, Dataset.read(data)
 
 

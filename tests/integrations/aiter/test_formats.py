@@ -8,12 +8,21 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from seqtune.api import serve_files
 from seqtune.data.dataset import Dataset
 from seqtune.data.formats.table import format_of
 from seqtune.data.record import Status
-from seqtune.errors import FormatError
+from seqtune.errors import FormatError, MisuseError
 from seqtune.integrations.aiter.kernels.name import name_of
+from seqtune.integrations.aiter.kernels.table import settings_of
+from seqtune.kernels.expression import Expression
+from seqtune.kernels.kernel import Configuration
+from seqtune.kernels.operations.table import operation
 from seqtune.kernels.space import SearchSpace
+from seqtune.predictor.dispatch.dispatcher import Dispatcher
+from seqtune.predictor.dispatch.domain import Domain
+from seqtune.predictor.dispatch.facts import Fact
+from seqtune.predictor.dispatch.rule import Rule, Tree
 from tests.support.winner_files import AITER, LARGE, SMALL, SYMBOL, public_table
 
 
@@ -96,6 +105,53 @@ def test_rows_that_are_not_understood_are_counted_and_files_are_refused(tmp_path
                          (f'{header}\n"', "not a CSV file")):
         with pytest.raises(FormatError, match=reason):
             read(write(tmp_path, text))
+
+
+def dispatch_of(data: Dataset, folder: Path) -> Path:
+    """The file of a dispatch for MI300X that chooses SMALL up to 64 rows, and LARGE above."""
+    kernel, = (kernel for kernel in data.kernels.values() if kernel.name == "aiter.a8w8_blockscale")
+    gpu = next(device for device in data.devices.values() if device.name == "aiter:mi300x")
+    rule = Rule(2, (Fact("m", Expression("m")),), ((0, 64),), (Tree((0,), ((0, 1), (1, 0))),), 1)
+    domain = Domain.parse(operation("quantized_gemm"), [
+        "m=1..8192", "n=1280", "k=8192", "dtype=fp8", "weight_dtype=fp8", "scale_n=128", "scale_k=128",
+        "out_dtype=unknown"])
+    members = [Configuration.of(kernel.name, settings_of(name, 0)) for name in (SMALL, LARGE)]
+    Dispatcher.of(members, {kernel.name: kernel}, gpu, rule, domain).save(folder / "dispatch.json")
+    return folder / "dispatch.json"
+
+
+def test_a_dispatch_fills_the_shapes_that_the_data_lack_and_aiters_reader_finds_the_same_choices(
+        tmp_path: Path) -> None:
+    data, _ = read(write(tmp_path, AITER))
+    data.write(tmp_path / "data.parquet")
+    dispatched = dispatch_of(data, tmp_path)
+    untuned = write(tmp_path, "M,N,K\n8,1280,8192\n32,1280,8192\n128,1280,8192\n9000,1280,8192\n",
+                    "a8w8_blockscale_untuned_gemm.csv")
+    report = serve_files(tmp_path / "out", "aiter", data=tmp_path / "data.parquet", checkpoint=dispatched,
+                         shapes=[str(untuned)]).report
+    written = tmp_path / "out" / "a8w8_blockscale_tuned_gemm.csv"
+    assert written.read_text() == (  # as aiter's `get_CKGEMM_config` and `build_tune_dict` of September 2026 read it
+        "gfx,cu_num,M,N,K,libtype,splitK,kernelName\n"
+        f"gfx942,304,8,1280,8192,ck,0,{SMALL}\n"
+        f"gfx942,304,32,1280,8192,ck,2,{SMALL}\n"  # what the data chose
+        f"gfx942,304,128,1280,8192,ck,0,{LARGE}\n")
+    assert report["left out"] == [{"rows": 1, "reason": "no kernel of the dispatch is proved valid"}]
+    assert report["environment"] == f"AITER_CONFIG_GEMM_A8W8_BLOCKSCALE={written}"
+    again, skipped = read(written)
+    assert (chosen(again), skipped) == ({8: SMALL, 32: SMALL, 128: LARGE}, {})
+
+
+def test_all_choices_of_the_data_are_written_that_aiter_finds_by_name(tmp_path: Path) -> None:
+    data, _ = read(write(tmp_path, AITER))
+    data.write(tmp_path / "data.parquet")
+    report = serve_files(tmp_path / "out", "aiter", data=tmp_path / "data.parquet").report
+    assert report["files"] == [{"file": "a8w8_blockscale_tuned_gemm.csv", "rows": 4}]
+    assert report["left out"] == [{"rows": 1, "reason": "aiter does not find kernels of bf16 by name"}]
+    with pytest.raises(MisuseError, match="exists; --force overwrites"):
+        serve_files(tmp_path / "out", "aiter", data=tmp_path / "data.parquet")
+    for dispatched in (None, dispatch_of(data, tmp_path)):
+        with pytest.raises(MisuseError, match=r"name a data set of aiter's choices \(--data\), or a dispatch"):
+            serve_files(tmp_path / "none", "aiter", checkpoint=dispatched)
 
 
 PRODUCT = "gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
