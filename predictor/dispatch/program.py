@@ -61,7 +61,7 @@ def summary(dispatcher: Dispatcher) -> list[str]:
     else:
         fallback = "" if dispatcher.fallback is None else f"; member {dispatcher.fallback} is valid for all of them"
         promise = f"Every answer is valid, and every shape of the domain has one{fallback}."
-    text = (f"Chooses one of {len(dispatcher.members)} kernels for {dispatcher.operation.name} on {device}. Made by "
-            f"seqtune dispatch.\nDomain: {', '.join(dispatcher.domain.texts())}.\n{promise}\nA shape outside of the "
-            "domain has no answer, nor has one for which no member is valid.")
-    return [line for part in text.splitlines() for line in textwrap.wrap(part, 110)]
+    parts = (f"Chooses one of {len(dispatcher.members)} kernels for {dispatcher.operation.name} on {device}.",
+             "Made by seqtune dispatch.", f"Domain: {', '.join(dispatcher.domain.texts())}.", promise,
+             "A shape outside of the domain has no answer, nor has one for which no member is valid.")
+    return [line for part in parts for line in textwrap.wrap(part, 110)]

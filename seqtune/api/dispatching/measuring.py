@@ -22,17 +22,18 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
-from seqtune.tuner.measuring.compared_times import CompareOptions, compare_all
+from seqtune.tuner.measuring.compared_times import compare_all
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
 from seqtune.tuner.measuring.runner import Measurer
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
 
-LOOK, CONTEST, AGAIN = "dispatch", "contest", "again"  # Record.run of a look, of rounds, and of a second look
+from ..collecting.stages import AGAIN, BUILDS, CONTEST
+
+LOOK = "dispatch"  # Record.run of a first look, beside AGAIN of a second one and CONTEST of rounds
 OWN = (LOOK, CONTEST, AGAIN)
 TRIALS = 40  # of the search of a shape
-ROUNDS = CompareOptions(builds=2, rounds=9, seconds=4.0)  # as in the contests of collected data
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Measuring:
     def compare(self, task: Task, configurations: Sequence[Configuration]) -> None:
         """Compare configurations of a task in rounds, unless each fails or was compared. Raises OutOfTime."""
         if not self._are_compared(task, configurations):
-            compare_all(_Recording(self, task), task.problem, configurations, ROUNDS, self.renew)
+            compare_all(_Recording(self, task), task.problem, configurations, BUILDS, self.renew)
 
     def _are_compared(self, task: Task, configurations: Sequence[Configuration]) -> bool:
         """Whether the journal has a failure or a comparison of each of these configurations."""

@@ -20,15 +20,18 @@ MARK = b"seqtune dispatch"  # stands in each of the files
 
 def check_replaceable(folder: Path) -> None:
     """Check that files with these names, if there are any, are those of an earlier dispatch. Raises MisuseError."""
-    present = [path for path in (folder / f"{NAME}{ending}" for ending in ENDINGS) if path.exists()]
+    for path in (folder / f"{NAME}{ending}" for ending in ENDINGS):
+        if path.exists() and not _is_ours(path):
+            raise MisuseError(f"{path} was not written by seqtune dispatch, which would replace it; name another "
+                              "folder, or move the file")
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether an earlier dispatch wrote a file."""
     try:
-        if present and MARK in read_bounded(present[0], LARGEST, only_regular=True):
-            return
+        return MARK in read_bounded(path, LARGEST, only_regular=True)
     except FormatError:
-        pass
-    if present:
-        raise MisuseError(f"{present[0]} was not written by seqtune dispatch, which would replace it; name another "
-                          "folder, or move the file")
+        return False
 
 
 def write_files(folder: Path, dispatcher: Dispatcher) -> tuple[list[Path], list[str]]:
@@ -41,11 +44,11 @@ def write_files(folder: Path, dispatcher: Dispatcher) -> tuple[list[Path], list[
     for path in (json, header, source, templates, module, page):
         path.unlink(missing_ok=True)
     written, notes = [json], list[str]()
-    for language, paths in (("C", (header, source, templates)), ("Python", (module,))):
+    for language, paths, texts in (
+            ("C", (header, source, templates), lambda: (*c_file(dispatcher, NAME), cpp_file(dispatcher, NAME))),
+            ("Python", (module,), lambda: (python_file(dispatcher),))):
         try:
-            texts = ((*c_file(dispatcher, NAME), cpp_file(dispatcher, NAME)) if language == "C"
-                     else (python_file(dispatcher),))
-            write_together(dict(zip(paths, texts, strict=True)))
+            write_together(dict(zip(paths, texts(), strict=True)))
             written += paths
         except MisuseError as error:
             notes.append(f"no {language} file is written: {error}")

@@ -25,8 +25,9 @@ from seqtune.tuner.run.plan import TuningOptions
 
 from ...errors import KernelError, UnpreparedError
 from ..collecting.collection import SECONDS, SECONDS_ELSEWHERE
+from ..collecting.stages import CONTEST
 from .choosing import Question
-from .measuring import CONTEST, TRIALS, Measuring
+from .measuring import TRIALS, Measuring
 
 FINALISTS = 3  # fastest trials of a fresh shape that are compared with the members
 

@@ -36,7 +36,13 @@ def as_shapes(kind: str, shapes: object) -> dict[Problem, float]:
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
             raise MisuseError(f"the weight {shown(weight)} of {problem.brief()} is not a number of at least 0")
         weights[problem] += weight
-    return _shares(weights)
+    positive = {problem: weight for problem, weight in weights.items() if weight > 0}
+    if len(positive) < 2:
+        what = f"{next(iter(positive)).brief()} is the only shape" if positive else "there are no shapes"
+        above = " with a weight above 0" if len(positive) < len(weights) else ""
+        raise MisuseError(f"{what}{above}; a rule needs several (for one, `seqtune tune` finds the best kernel)")
+    total = math.fsum(positive.values())
+    return {problem: weight / total for problem, weight in positive.items()}
 
 
 def read_shapes(kind: str, sources: Sequence[str], seed: int,
@@ -45,8 +51,8 @@ def read_shapes(kind: str, sources: Sequence[str], seed: int,
 
     All ranges (`m=1..4096`) are one source, of which DRAWN shapes are drawn by the `seed`; they are the domain if there
     is no other source. Each source counts as much as each other. Problems of other operations are left out, and a note
-    counts them. Raises FormatError, which names the line, for what is no problem or no weight, MisuseError for too few
-    shapes or an impossible range, and what `weighed_set` raises.
+    counts them. Raises FormatError, which names the line, for what is no problem or no weight, MisuseError for a source
+    without shapes or an impossible range, and what `weighed_set` raises.
     """
     work = operation(kind)
     ranges = tuple(word for source in sources if _RANGES.fullmatch(source) for word in source.split())
@@ -59,8 +65,8 @@ def read_shapes(kind: str, sources: Sequence[str], seed: int,
     for part in parts:
         total = math.fsum(part.values())
         for problem, weight in part.items():
-            shapes[problem] += weight / total
-    return _shares(shapes), domain
+            shapes[problem] += weight / total / len(parts)
+    return dict(shapes), domain
 
 
 def _weights(kind: str, source: str, note: Callable[[str], object]) -> dict[Problem, float]:
@@ -81,14 +87,3 @@ def _weights(kind: str, source: str, note: Callable[[str], object]) -> dict[Prob
     if left_out:
         note(f"{source}: left out {left_out}")
     return weights
-
-
-def _shares(weights: Mapping[Problem, float]) -> dict[Problem, float]:
-    """The positive weights as shares of their sum. Raises MisuseError if there are fewer than two."""
-    positive = {problem: weight for problem, weight in weights.items() if weight > 0}
-    if len(positive) < 2:
-        what = f"{next(iter(positive)).brief()} is the only shape" if positive else "there are no shapes"
-        above = " with a weight above 0" if len(positive) < len(weights) else ""
-        raise MisuseError(f"{what}{above}; a rule needs several (for one, `seqtune tune` finds the best kernel)")
-    total = math.fsum(positive.values())
-    return {problem: weight / total for problem, weight in positive.items()}
