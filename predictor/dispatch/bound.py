@@ -21,8 +21,9 @@ from .matrix import WORST
 CONFIDENCE = 0.9
 FEWEST = 8  # shapes without which a bound says nothing: 8 of 8 promise 75 % with 90 % confidence
 RESAMPLES = 1000
-# Share of the allowed error that the bootstrap gets: for 60 to 150 losses like those of rules, its intervals of 90 %
-# hold in 90.5 %, those of 93 % in 94 %; for 150 losses of which a few are up to 20 times the time, in 89 and 91.5 %.
+# Share of the allowed error that the bootstrap gets, because its intervals are a little too narrow. For 60 to 150
+# losses like those of rules, intervals of 90 % hold in 90.5 % of cases and those of 93 % in 94 %. For 150 losses of
+# which a few are up to 20 times the best time, it is 89 and 91.5 %.
 CAREFUL = 0.7
 HALVINGS = 60  # of an interval, until its width is below any rounding of a double
 

@@ -35,7 +35,7 @@ from .rule import FAR, MOST_MEMBERS, Rule
 
 FORMAT, VERSION = "seqtune dispatcher", 1
 LARGEST_FILE = 5_000_000  # bytes
-LARGEST_VALUE = 100_000_000  # bytes of Python's objects
+LARGEST_VALUE = 100_000_000  # bytes that its content takes as objects of Python
 MOST_TEXTS = 200  # ranges and constraints of a domain
 
 
@@ -213,13 +213,11 @@ class _File(BaseModel):
                 [name, expression.text] for name, expression in work.derived]:
             raise FormatError(f"it was written for another declaration of {work.name}; dispatch anew")
         names = {*work.by_name, *(name for name, _ in work.derived)}
-        expressions = [*(fact.expression for fact in rule.facts),
-                       *(each for guard in self.guards for each in guard.conditions)]
-        read = [*(name for each in expressions for name in each.names),
-                *(name for guard in self.guards for name in guard.reads)]
+        read = [name for guard in self.guards for name in guard.reads]
+        read += [name for guard in self.guards for each in guard.conditions for name in each.names]
         unknown = next((name for name in read if name not in names), None)
         if unknown is not None:
-            raise FormatError(f"a condition or fact reads {unknown!r:.40}, which {work.name} does not have")
+            raise FormatError(f"a condition reads {unknown!r:.40}, which {work.name} does not have")
         for fact in rule.facts:
             check_fact(fact, work)
         device = None if self.device is None else Device.from_json(self.device)

@@ -28,10 +28,11 @@ from .folding import NEVER, Folder, conjuncts
 
 MOST_LISTED = 1000  # values of one feature
 LARGEST_GRID = 1 << 18  # shapes over which a condition is proved one by one; a tenth of a second
-LARGEST_STEP = 64  # of which a fresh size is a multiple, if those between which it lies are
-LEAST_DRAWN = 4096  # random shapes that are drawn together
-ATTEMPTS = (1, 2, 4, 8, 16)  # times as many, until enough of them obey the rules
-SPREAD = 0.1  # standard deviation of the logarithm of a fresh size around those between which it lies, at first
+LARGEST_STEP = 64  # a fresh size is a multiple of the power of two that divides both given sizes, up to this one
+LEAST_DRAWN = 4096  # random shapes of one attempt, at least
+ATTEMPTS = (1, 2, 4, 8, 16)  # factors on the shapes or the spread of an attempt, until enough shapes are in the domain
+SPREAD = 0.1  # standard deviation of the logarithm of a fresh size between the given ones, in the first attempt
+HASHES = 61  # random moves of a fresh problem: its sizes share them by their remainders, so that equal ones stay equal
 _RANGE = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL)
 
 
@@ -153,8 +154,9 @@ class Domain:
              weights: Floats | None = None) -> list[Problem]:
         """Draw different fresh problems of the domain, like the problems `near` it and equal to none of them.
 
-        A size lies between those of two problems, chosen by `weights` (None: equal), or near them, and is a multiple of
-        what both are. Other features are those of the first. There may be fewer than `count` in a small domain.
+        Each is made from two problems, chosen by `weights` (None: equal): a size lies between their sizes or near them,
+        and is a multiple of the power of two that divides both; other features are those of the first problem. There
+        may be fewer than `count` in a small domain.
         """
         columns, fresh = ProblemColumns.of(near), dict[Problem, None]()
         chances = None if weights is None else np.asarray(weights) / np.sum(weights)
@@ -169,16 +171,16 @@ class Domain:
 
     def _between(self, first: ProblemColumns, second: ProblemColumns, times: int,
                  generator: np.random.Generator) -> ProblemColumns:
-        """Problems of which each is between two; with many `times`, also far from them, and no multiples."""
+        """A problem between each two in the same row; more `times` move it farther, and ask for smaller multiples."""
         work, rows, share = self.operation, np.arange(len(first)), generator.random(len(first))
-        moved = generator.normal(0, SPREAD * times, (len(first), 61))  # by the size: equal ones stay equal
+        moved = generator.normal(0, SPREAD * times, (len(first), HASHES))
         values = {name: first.values[name] for name in work.by_name}
         for feature in self.varying:
             choices, a, b = self.ranges[feature.name], first.values[feature.name], second.values[feature.name]
             if a.dtype.kind != "i" or (work.sizes and feature.name not in work.sizes):
                 continue
             logs = share * np.log(np.maximum(a, 1)) + (1 - share) * np.log(np.maximum(b, 1))
-            size = np.where((a == b) & (times < ATTEMPTS[-1]), a, np.exp(logs + moved[rows, a % 61]))
+            size = np.where((a == b) & (times < ATTEMPTS[-1]), a, np.exp(logs + moved[rows, a % HASHES]))
             divisor = np.gcd(a, b)
             step = np.clip((divisor & -divisor) // times**2, 1, LARGEST_STEP)
             if isinstance(choices, Span):
@@ -204,7 +206,7 @@ class Domain:
         return inside.take(np.arange(min(count, len(inside))))
 
     def _uniform(self, count: int, generator: np.random.Generator) -> ProblemColumns:
-        """Random problems within the ranges, with equal features and multiples where a constraint wants them."""
+        """Random problems within the ranges. Features are equal, and multiples, where a constraint says so."""
         columns: dict[str, Column] = {}
         for name, values in self.ranges.items():
             if isinstance(values, Span):
@@ -231,7 +233,7 @@ class Domain:
 
     @cached_property
     def folder(self) -> Folder:
-        """Folds conditions over the names of the domain's problems."""
+        """The folder of conditions over the problems of the domain."""
         return problem_folder(self.operation, self.ranges)
 
     def proves(self, conditions: Sequence[Expression]) -> bool:

@@ -32,8 +32,8 @@ from .folding import JsonExpression
 LARGEST = 1 << 62  # values beyond it are cut off there
 UNKNOWN = -LARGEST  # the value where a name that the expression reads is unknown
 USUAL_TILES = (32, 64, 128, 256)  # where the members do not tell theirs
-LEAST_TILE = 8
-MOST_TILES = 4
+LEAST_TILE = 8  # smaller settings are mostly vectors and unrolling
+MOST_TILES = 4  # the most frequent ones; each adds a fact for every size, and two for every pair of sizes
 FINE = 256  # parts of a whole in which shares are counted
 
 
@@ -78,6 +78,22 @@ def check_fact(fact: Fact, work: Operation) -> None:
         raise FormatError(f"the fact {fact.expression.text!r:.60} is not a number for every shape")
 
 
+def fact_columns(facts: Sequence[Fact], columns: ProblemColumns) -> NDArray[np.int64]:
+    """The values of the facts, (shape, fact). Those beyond LARGEST are cut off, unknown ones are UNKNOWN."""
+    values = np.empty((len(columns), len(facts)), np.int64)
+    for number, fact in enumerate(facts):
+        known = columns.all_known(fact.expression.names)
+        column = np.broadcast_to(np.asarray(fact.expression(columns.values)), len(columns))
+        if column.dtype == object:
+            values[:, number] = [UNKNOWN if value is None or value != value else int(max(-LARGEST, min(LARGEST, value)))
+                                 for value in column.tolist()]
+        else:  # infinity is cut off, too; what is not a number (nan) is UNKNOWN
+            known &= column == column
+            values[:, number] = np.clip(np.where(known, column, 0), -LARGEST, LARGEST).astype(np.int64)
+        values[~known, number] = UNKNOWN
+    return values
+
+
 def _products(operation: Operation, sizes: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Elements of tensors, products of two sizes, and the powers of two in each."""
     products = {name: name for name in sizes}
@@ -118,19 +134,3 @@ def _differing(texts: Sequence[tuple[str, str]], columns: ProblemColumns) -> tup
                 seen.add(order.tobytes())
                 facts.append(fact)
     return tuple(facts)
-
-
-def fact_columns(facts: Sequence[Fact], columns: ProblemColumns) -> NDArray[np.int64]:
-    """The values of the facts, (shape, fact). Those beyond LARGEST are cut off, unknown ones are UNKNOWN."""
-    values = np.empty((len(columns), len(facts)), np.int64)
-    for number, fact in enumerate(facts):
-        known = columns.all_known(fact.expression.names)
-        column = np.broadcast_to(np.asarray(fact.expression(columns.values)), len(columns))
-        if column.dtype == object:
-            values[:, number] = [UNKNOWN if value is None or value != value else int(max(-LARGEST, min(LARGEST, value)))
-                                 for value in column.tolist()]
-        else:  # infinity is cut off, too; what is not a number (nan) is UNKNOWN
-            known &= column == column
-            values[:, number] = np.clip(np.where(known, column, 0), -LARGEST, LARGEST).astype(np.int64)
-        values[~known, number] = UNKNOWN
-    return values

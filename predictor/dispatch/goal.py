@@ -17,7 +17,7 @@ BESIDE = 0.1  # weight of the slowness itself in the stakes of "within": among e
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What counts over shapes. The losses are lower for better members.
+    """The loss of choices, one for each shape; it is lower for better choices.
 
     `mean`: the weighted mean of the slowness, which is the geometric mean of the time ratios, as a logarithm.
     `worst`: the mean of the slowness over the slowest tenth of the weight.
@@ -47,7 +47,7 @@ class Goal:
         return float(weights @ slowness)
 
     def stakes(self, slowness: Floats) -> Floats:
-        """The cost of each slowness alone, whose mean a rule may minimise for this goal; of the same shape."""
+        """The cost of each slowness by itself, of the same shape: a rule with a low mean cost has a low loss."""
         match self.kind:
             case "within":
                 return np.where(slowness > math.log(self.factor), 1.0, 0.0) + BESIDE * slowness

@@ -1,9 +1,9 @@
 """Guard: for which shapes a member is valid, as conditions over the features and derived sizes of its operation.
 
-It has the verdict of the search space: the kernel solves the problem, all that it reads is known, and every constraint
-holds. Settings, facts of the device and the kernel's derived quantities are put in, so that the conditions can be
-evaluated where neither kernel nor device is known. Limits of the enumeration are none of the configuration: one whose
-space is too large to enumerate is valid if its constraints hold.
+A guard agrees with the search space: it holds where the kernel solves the problem, all that the kernel reads is known,
+and every constraint holds. The settings, the facts of the device and the kernel's derived quantities are replaced by
+their values, so that the conditions can be evaluated without the kernel and the device. The limits of enumeration do
+not count: a configuration whose space is too large to enumerate is valid if its constraints hold.
 """
 
 from __future__ import annotations

@@ -106,9 +106,10 @@ class Learner:
             replace(tree, tests=tuple(np.searchsorted(used, tree.tests).tolist())) for tree in trees))
 
     def cross_fit(self, count: int) -> tuple[bool, Whole]:
-        """Whether boosted trees lose less on shapes that they did not see than a single one, and what is chosen.
+        """Learn without each of `count` folds in turn, and choose for its shapes.
 
-        These are the first and the second member of each shape, by rules learned without its fold: (shape, 2).
+        The result says whether boosted trees then lose less than a single one, and has the first and the second member
+        that the better kind chooses for each shape: (shape, 2).
         """
         shapes = len(self.values)
         folds = np.random.default_rng(self.seed).permutation(shapes) % min(count, shapes)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
@@ -33,7 +34,7 @@ class Matrix:
     weights: Floats  # (shape,) positive, with the sum 1
 
     @property
-    def valid(self) -> np.ndarray:
+    def valid(self) -> NDArray[np.bool_]:
         """A mask of the cells whose candidate is in the search space of the shape: (shape, candidate)."""
         return np.asarray(~np.isinf(self.expected))
 
@@ -43,7 +44,7 @@ class Matrix:
         return int((self.valid & ~np.isnan(self.seconds)).sum())
 
     def corrected(self) -> Matrix:
-        """The matrix whose expectations have the mean error that the measured cells of each candidate show."""
+        """The matrix whose expectations of each candidate are corrected by their mean error in its measured cells."""
         differences, importance = self._differences(np.log(self.seconds))
         rows = np.maximum(importance.sum(axis=1), 1e-9)
         offsets = np.zeros(self.seconds.shape[1])
@@ -65,8 +66,8 @@ class Matrix:
     def slowness(self, optimistic: bool = False) -> Floats:
         """log(time / best time of the shape) of each cell, from 0 to log(MISSING): (shape, candidate).
 
-        What is only expected is on the level of the measured cells of its row, and as slow as their best or slower, but
-        for `optimistic`. Cells of which nothing is known count as missing.
+        An expected cell is put on the level of the measured cells of its row, and is not faster than the best of these,
+        unless `optimistic`. A cell of which nothing is known counts as missing.
         """
         logs = np.log(self.seconds)
         differences, importance = self._differences(logs)

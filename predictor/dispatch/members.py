@@ -1,8 +1,8 @@
 """Members: which few of the candidates are shipped, chosen together with the rule that will choose among them.
 
-The set grows by one member at a time, and members are exchanged where that helps much. Among the candidates that help
-about equally if the best member of a shape were known, the one counts whose rule loses least on shapes that it did not
-see.
+The set grows by one member at a time, and members are exchanged where that helps much. If several candidates would help
+about equally where the best member of every shape is known, the one is taken whose rule loses least on shapes that the
+rule did not see.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from .learning import Learner
 from .matrix import Matrix
 from .rule import Whole
 
-EQUAL = 0.001  # of the loss: candidates that are closer than that are tried with their rules
-NOISE = 0.002  # of the loss held out: rules that are closer than that are equal
-TRIED = 3  # candidates for each member
-MOST_SHAPES, ROOM, FOLDS = 1500, 4000, 5  # shapes, bytes and folds of the rules by which members are compared
+EQUAL = 0.001  # candidates whose losses differ by less are tried with their rules
+NOISE = 0.002  # rules whose losses on held-out shapes differ by less are equally good
+TRIED = 3  # candidates that are tried with their rules for a further member, at most
+MOST_SHAPES, ROOM, FOLDS = 1500, 4000, 5  # shapes, bytes and folds of such a rule: small, since dozens are learned
 SERVED = math.log(1.25)  # the largest loss at which shapes count as served
 SERVED_SHARE = 0.5  # the largest share of shapes that are not within the goal's factor
 
+# The facts over which a rule decides among these candidates, and their values: (shape, fact).
 Facts = Callable[[Sequence[int]], tuple[tuple[Fact, ...], NDArray[np.int64]]]
 
 

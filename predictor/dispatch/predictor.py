@@ -56,7 +56,7 @@ class DispatchedPredictor:
             raise CheckpointError(f"{self.path} chooses among {', '.join(self.names)}, not {', '.join(names)}")
 
     def notes(self, task: Task) -> tuple[str, ...]:
-        """That the device is another one, or that the problem is outside of the domain."""
+        """Notes for the user: the device is another one, or the problem is outside of the domain."""
         device = self.dispatcher.device
         notes = [] if device is None or device.key == task.device.key else [
             f"{self.path.name} was made for {device.name}, not for {task.device.name}"]

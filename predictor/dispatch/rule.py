@@ -25,9 +25,11 @@ from .facts import LARGEST, Fact
 Whole = NDArray[np.int64]
 Number = Annotated[int, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 
+# Limits of a file that may come from anywhere; rules that are learned have at most 300 tests and 40 trees. In C, two
+# characters number a test, which is enough for 8,281.
 MOST_MEMBERS, MOST_TESTS, MOST_TREES, DEEPEST = 64, 8000, 10_000, 10
 LEVELS = 4  # a number of a leaf is from -LEVELS to LEVELS, so that one character of a file holds two of them
-LARGEST_SCALE = 1 << 40
+LARGEST_SCALE = 1 << 40  # with it, the sum over MOST_TREES trees stays below FAR
 FAR = 1 << 62  # the score of a member that is not valid
 
 
@@ -77,7 +79,7 @@ class Rule:
         return scores
 
     def leads(self, scores: Whole) -> Whole:
-        """By how much the best score leads the second one: (shape, member) to (shape,); LARGEST for one member."""
+        """The lead of the best score over the second one: (shape, member) to (shape,); LARGEST for one member."""
         if self.members == 1:
             return np.full(len(scores), LARGEST)
         least = np.partition(scores, 1, axis=1)

@@ -1,4 +1,4 @@
-"""What is known of the shapes before a kernel is chosen: their tasks, measured times, and who expects the others."""
+"""Known: the tasks of the shapes with their measured times, and the checkpoint or trees that expect the others."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Known:
 
 def known_here(shapes: Mapping[Problem, float], device: Device, checkpoint: str | Path | None,
                seconds: Callable[[Task], Floats], note: Callable[[str], object]) -> Known:
-    """What is known of shapes on a device here; `seconds` are what a journal has of a task, by number.
+    """Find out what is known of shapes on a device here; `seconds` gives the times of a task in a journal, by number.
 
     Shapes that no kernel solves are left out, with a note. Raises KernelError if none is left, and CheckpointError,
     also for a `checkpoint` that expects no times.
@@ -128,7 +128,7 @@ def known_here(shapes: Mapping[Problem, float], device: Device, checkpoint: str 
 
 def tasks_in_data(data: Dataset, device: Device, operation: str,
                   shapes: Mapping[Problem, float] | None) -> list[MeasuredTask]:
-    """What a data set has of an operation's shapes on a device (None: of all). Raises MisuseError if it has none."""
+    """The measured tasks of an operation's shapes on a device (None: of all shapes). Raises MisuseError without any."""
     tasks = [measured for held_out in (False, True)
              for measured in measured_tasks(data.on(device.key), held_out, warn=False)
              if measured.problem.type == operation and (shapes is None or measured.problem in shapes)]

@@ -1,7 +1,7 @@
 """Measuring: cells of the matrix and fresh shapes, interleaved, every record in the journal at once.
 
-A problem's comparison has the looks of `compare_all` as trials, and its builds as one session. The same call again
-takes what the journal has, so an interruption loses the comparison of one problem at most, and its looks are kept.
+The first looks of a comparison are stored as trials, and its builds as records of one session. The same call again
+takes what the journal has, so an interruption loses the builds of one problem at most.
 """
 
 from __future__ import annotations
@@ -76,10 +76,9 @@ class Measuring:
         return self.journal.trials(task.problem, task.device, task.kernels)
 
     def seconds(self, task: Task, own: bool = True) -> Floats:
-        """What the journal has of a task, by number: seconds, infinite for a failure, NaN if it was not measured.
+        """The times of a task in the journal, by number: seconds, infinite for a failure, NaN if not measured.
 
-        Without `own`, what dispatches measured of cells does not count, so that candidates stay the same when a call is
-        repeated.
+        Without `own`, the cells that dispatches compared are left out, so that a repeated call has the same candidates.
         """
         return journal_seconds(self.journal, task, () if own else OWN)
 

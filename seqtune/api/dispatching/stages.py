@@ -192,8 +192,8 @@ def _finished(chooser: Chooser, chosen: Chosen, losses: Sequence[Losses], notes:
         _deserving(chosen), unsure,
         Measured(len(matrix.problems), len(matrix.candidates), matrix.known, measured, complete), (),
         (*notes, *_notes(question, chosen, len(losses))))
-    told = result.to_json()
-    dispatcher = replace(dispatcher, evidence={name: told[name] for name in ("curve", "bounds", "notes")})
+    content = result.to_json()
+    dispatcher = replace(dispatcher, evidence={name: content[name] for name in ("curve", "bounds", "notes")})
     files, further = write_files(question.folder, dispatcher)
     page_path = question.folder / f"{NAME}{ENDINGS[-1]}"
     result = replace(result, files=(*files, page_path), notes=(*result.notes, *further), dispatcher=dispatcher)
@@ -202,7 +202,7 @@ def _finished(chooser: Chooser, chosen: Chosen, losses: Sequence[Losses], notes:
 
 
 def _notes(question: Question, chosen: Chosen, fresh: int) -> list[str]:
-    """What the user should know of a choice whose bound rests on that many fresh shapes."""
+    """Notes for the user on a choice whose bound rests on that many fresh shapes."""
     notes, dispatcher, matrix = list[str](), chosen.dispatcher, chosen.matrix
     if question.kernels not in (None, len(chosen.members)):
         notes.append(f"{len(chosen.members)} of {question.kernels} kernels ship: with more, no rule is better on the "
