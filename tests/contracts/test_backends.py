@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,13 @@ import pytest
 from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Kernel
+from seqtune.kernels.lookup import resolve
 from seqtune.kernels.operations.table import OPERATIONS
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, kernels_for, table
 from seqtune.kernels.space import SearchSpace
 from seqtune.tuner.backends.backend import BACKENDS, Backend, Executable, open_backend
-from seqtune.tuner.backends.compilers import OFFLINE_COMPILERS
+from seqtune.tuner.backends.compilers import OBJECT_COMPILERS, OFFLINE_COMPILERS
 from seqtune.tuner.backends.discovery import MODULES, devices, why_unavailable
 from seqtune.tuner.measuring.timing import Options, prepare
 from tests.support.exactness import check
@@ -71,6 +73,16 @@ class TestBackend:
         assert executable.overrun() is None
         executable.close()
         executable.close()
+
+    def test_it_tells_the_bytes_of_an_object_if_the_table_says_so(self, backend: Backend) -> None:
+        reference = OBJECT_COMPILERS.get(backend.device.backend)
+        if reference is None:
+            pytest.skip("it tells no sizes")
+        compiler: Any = resolve(reference)(backend.device)  # type: ignore[operator]
+        problem = self.problem(backend)
+        family: Kernel = kernels_for(problem, backend.device)[0]
+        default = SearchSpace(family, problem, backend.device).default
+        assert 200 < compiler.object_bytes(problem, family, default) < 10_000_000
 
     def test_its_reference_work_takes_time(self, backend: Backend) -> None:
         work = backend.reference_work

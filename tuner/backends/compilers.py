@@ -43,7 +43,16 @@ def resource_usage(steps: Iterable[CompiledStep], device: Device) -> ResourceUsa
     return ResourceUsage.worst(step.usage(device) for step in steps)
 
 
-class OfflineCompiler(Protocol):
+class ObjectCompiler(Protocol):
+    """Tells how much room a configuration takes in a library that ships it compiled."""
+
+    def object_bytes(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> int:
+        """The bytes of an object file, a program's binary or a cubin. Raises BuildError, and KernelError without code.
+        """
+        ...
+
+
+class OfflineCompiler(ObjectCompiler, Protocol):
     """Compiles configurations for a device that need not be present. Threads may share it."""
 
     def steps(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> tuple[CompiledStep, ...]:
@@ -69,6 +78,9 @@ OFFLINE_COMPILERS: dict[str, str] = {
     "triton": "seqtune.tuner.backends.triton.compiler:TritonCompiler",
     "llvm": "seqtune.tuner.backends.llvm.offline_compiler:LLVMOfflineCompiler",
 }
+# backend -> "module:attribute", a callable ObjectCompiler(device) that raises UnavailableError. Others tell no sizes.
+OBJECT_COMPILERS: dict[str, str] = {
+    **OFFLINE_COMPILERS, "opencl": "seqtune.tuner.backends.opencl.backend:OpenCLBackend"}
 # backend -> "module:attribute", a callable CompilerAhead(device). Other backends compile in the worker only.
 COMPILERS_AHEAD: dict[str, str] = {
     "cuda": "seqtune.tuner.backends.cuda.cubins_ahead:CubinsAhead",

@@ -179,6 +179,10 @@ class CubinCompiler:
         call = call_of(kernel, problem, self.device, configuration)
         return compiled_steps(self.compile(call.source), call)
 
+    def object_bytes(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> int:
+        """The bytes of the cubin of a configuration. Raises BuildError."""
+        return len(self.compile(call_of(kernel, problem, self.device, configuration).source).cubin)
+
 
 def compiled_steps(image: Image, call: Call) -> tuple[CompiledStep, ...]:
     """The needs of each different launch of a call. Raises BuildError if the image lacks its entry."""

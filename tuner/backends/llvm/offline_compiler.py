@@ -28,6 +28,7 @@ class LLVMOfflineCompiler:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self._sizes: dict[KernelSource, int] = {}
         entry = PROCESSORS.get(device.architecture)
         if entry is not None:
             triple, cpu = entry.triple, device.architecture
@@ -51,6 +52,13 @@ class LLVMOfflineCompiler:
         """Compile a configuration. Raises BuildError. The needs of a CPU's kernels are not read: there are no steps."""
         self.objects(llvm_implementation(kernel).source(problem, self.device, configuration))
         return ()
+
+    def object_bytes(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> int:
+        """The bytes of the object files of a configuration; equal sources are compiled once. Raises BuildError."""
+        source = llvm_implementation(kernel).source(problem, self.device, configuration)
+        if source not in self._sizes:
+            self._sizes[source] = sum(map(len, self.objects(source)))
+        return self._sizes[source]
 
     def objects(self, source: KernelSource) -> list[bytes]:
         """The object files of a source and of the modules that it calls. Raises BuildError."""

@@ -13,6 +13,7 @@ from typing import Any
 from seqtune.errors import DeviceError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.launches.call_declaration import call_of
 from seqtune.kernels.launches.implementation import KernelSource
 from seqtune.kernels.lookup import resolve
 from seqtune.kernels.problem import Problem
@@ -78,6 +79,11 @@ class OpenCLBackend:
         if source not in self.programs:
             self.programs[source] = build(self.cl, self.context, source.text, source.options)
         return self.programs[source]
+
+    def object_bytes(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> int:
+        """The bytes of the driver's binary of a configuration's program. Raises BuildError."""
+        program = self.program(call_of(kernel, problem, self.device, configuration).source)
+        return sum(map(len, program.get_info(self.cl.program_info.BINARIES)))
 
     def close(self) -> None:
         """Free the programs and wait for the device."""

@@ -74,6 +74,11 @@ class TritonCompiler:
         call = call_of(kernel, problem, self.device, configuration)
         return tuple(binary.needs() for binary in compile_call(call, self.device))
 
+    def object_bytes(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> int:
+        """The bytes of the binaries of a configuration. Raises BuildError."""
+        call = call_of(kernel, problem, self.device, configuration)
+        return sum(len(binary.binary) for binary in compile_call(call, self.device))
+
 
 def target_of(device: Device) -> Any:
     """Triton's name of the device's architecture. Raises MissingPackageError without Triton."""
