@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from seqtune.predictor.dispatch.members import MemberSet, choose_members, knee
 from seqtune.tuner.measuring.deadline import Deadline
 
 from ...errors import MisuseError
+from .sizes import ObjectSizes
 
 MOST_KERNELS = 10  # that the curve shows: with 8, sets lose under 1 % in all public data
 ROUNDING = 1e-9  # of a loss
@@ -48,6 +49,7 @@ class Question:
     folder: Path
     progress: Say
     note: Say
+    bytes: int | None = None  # of the objects of all members together, instead of a number of kernels
 
     def within(self, problems: Sequence[Problem]) -> tuple[Domain, list[int]]:
         """The declared domain, with the ranges of the problems for features that it does not name; and the rows in it.
@@ -76,6 +78,11 @@ class Chosen:
     answers: Choices  # of the dispatcher for the shapes
     slowness: Floats  # (shape,) of what it answers
     losses: Mapping[str, float]  # of the goal on the shapes: the `rule`, the best `single` kernel, the `default`
+    bytes: tuple[float, ...] = ()  # of the members' objects; empty: nobody asked
+
+    def served(self, member: int) -> tuple[Problem, ...]:
+        """The shapes for which the member of this number is answered."""
+        return tuple(self.matrix.problems[row] for row in np.flatnonzero(self.answers.members == member))
 
     def is_worse_than(self, other: str) -> bool:
         """Whether the `single` kernel or the `default` is better than the rule on the shapes."""
@@ -92,6 +99,7 @@ class Chooser:
     domain: Domain
     candidates: Sequence[Configuration]
     defaults: Sequence[Configuration]  # (shape,) what the library would take; empty: nobody knows
+    sizes: ObjectSizes | None = None  # of the candidates, where the question limits their bytes
 
     def __post_init__(self) -> None:
         if (self.question.kernels or 0) > len(self.candidates):
@@ -127,6 +135,8 @@ class Chooser:
             sets = (*sets, each)
             if deadline.is_over:
                 break
+        if self.sizes is not None:
+            return self._within_bytes(matrix, sets, self.sizes)
         chosen = self._ruled(matrix, sets, _serving(matrix, sets) if question.kernels is None else sets[-1].members)
         if question.kernels is None:
             chosen = self._without_idle(chosen)
@@ -134,6 +144,28 @@ class Chooser:
             while chosen.is_worse_than("default") and not deadline.is_over and (other := next(larger, None)):
                 chosen = min(chosen, other, key=lambda each: each.losses["rule"])
         return self._ruled(matrix, sets, sets[0].members) if chosen.is_worse_than("single") else chosen
+
+    def _within_bytes(self, matrix: Matrix, sets: tuple[MemberSet, ...], sizes: ObjectSizes) -> Chosen:
+        """The choice of the most members whose objects have together at most the bytes of the question.
+
+        A member's object is the largest of those for the shapes that it serves. Raises MisuseError if none fits.
+        """
+        fitting, least = None, math.inf
+        for each in reversed(sets):
+            chosen = self._without_idle(self._ruled(matrix, sets, each.members))
+            members = enumerate(chosen.dispatcher.members)
+            chosen = replace(chosen, bytes=tuple(sizes.largest(member, (
+                chosen.served(number) or [matrix.problems[row] for row in np.flatnonzero(
+                    matrix.valid[:, chosen.members[number]])])) for number, member in members))
+            least = min(least, sum(chosen.bytes))
+            if sum(chosen.bytes) <= (self.question.bytes or 0):
+                if not chosen.is_worse_than("single"):
+                    return chosen
+                fitting = fitting or chosen
+        if fitting is None:
+            raise MisuseError(f"the smallest set of kernels takes {least:,} bytes, more than {self.question.bytes:,}; "
+                              "the measurements are kept, so the same call with more bytes takes no time for them")
+        return fitting
 
     def _without_idle(self, chosen: Chosen) -> Chosen:
         """The choice without members that serve none of the shapes, unless they serve others of the domain alone."""

@@ -29,6 +29,7 @@ class Section:
 def sections(result: Dispatched, most: int) -> list[Section]:
     """The report, in which lists name up to `most` shapes."""
     measured, unsure = result.measuring, result.unsure
+    sized = ["bytes"] if result.served[0].bytes is not None else []
     given = ", ".join(f"{name} {reached(result.goal, loss)}" for name, loss in result.losses.items())
     bounds = {words: getattr(result.bounds, way, None) for way, words in _WAYS.items()}
     more = len(result.deserving) - most
@@ -38,9 +39,10 @@ def sections(result: Dispatched, most: int) -> list[Section]:
                 [(str(each.kernels), *(reached(result.goal, loss) for loss in (each.oracle, each.rule, each.second)),
                   "<- these ship" if each.kernels == result.kernels else "") for each in result.curve],
                 [f"on the given shapes: {given}"]),
-        Section("Kernels that ship", ("", "configuration", "share", "shapes", "for example"),
-                [(str(number), f"{each.member.kernel} {each.member.brief()}", f"{each.weight:.0%}",
-                  str(len(each.problems)), _named(each.problems, most)) for number, each in enumerate(result.served)]),
+        Section("Kernels that ship", ("", "configuration", *sized, "share", "shapes", "for example"),
+                [(str(number), f"{each.member.kernel} {each.member.brief()}", *(str(each.bytes) for _ in sized),
+                  f"{each.weight:.0%}", str(len(each.problems)), _named(each.problems, most))
+                 for number, each in enumerate(result.served)]),
         Section("Promise for other shapes", lines=[f"{way}: {bound.text()}" for way, bound in bounds.items()
                                                    if bound is not None] or ["none: too few shapes were measured"]),
         Section("Shapes that deserve a kernel of their own", ("problem", "times as fast", "with"),

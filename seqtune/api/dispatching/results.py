@@ -23,6 +23,7 @@ class Served:
     member: Configuration
     problems: tuple[Problem, ...]
     weight: float  # their share of the run time
+    bytes: int | None = None  # of the largest object for these shapes; None: nobody asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Dispatched:
                 "curve": [{"kernels": each.kernels, "oracle": each.oracle, "rule": each.rule, "second": each.second}
                           for each in self.curve],
                 "members": [{**_configuration(each.member), "weight": each.weight,
+                             **({} if each.bytes is None else {"bytes": each.bytes}),
                              "shapes": [problem.key for problem in each.problems]} for each in self.served],
                 "rule": self.rule, "losses": dict(self.losses),
                 "bounds": None if self.bounds is None else asdict(self.bounds),

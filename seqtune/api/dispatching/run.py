@@ -29,10 +29,11 @@ FRESH = 100  # shapes of the bound: 97 of 100 within the factor promise 93 % wit
 
 
 def dispatch(operation: str, shapes: object = None, device: Device | str | None = None, *,
-             kernels: int | Literal["auto"] = "auto", goal: str = "mean", slowdown: float | None = None,
-             minutes: float | None = None, domain: Sequence[str] = (), data: str | Path | None = None,
-             checkpoint: str | Path | None = None, journal: str | Path | None = None, out: str | Path,
-             fresh: int = FRESH, seed: int = 0, progress: Say = silent, note: Say = warned) -> Dispatched:
+             kernels: int | Literal["auto"] = "auto", bytes: int | None = None, goal: str = "mean",
+             slowdown: float | None = None, minutes: float | None = None, domain: Sequence[str] = (),
+             data: str | Path | None = None, checkpoint: str | Path | None = None,
+             journal: str | Path | None = None, out: str | Path, fresh: int = FRESH, seed: int = 0,
+             progress: Say = silent, note: Say = warned) -> Dispatched:
     """Choose a few kernels for the shapes of an operation, and a rule that picks one of them for any shape.
 
     `shapes` are a mapping from problems to weights (their shares of the run time), or several problems of the
@@ -42,9 +43,11 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
 
     `kernels` is their number, or "auto": the smallest number beyond which further ones gain at most 0.5 % each on
     shapes that the rule did not learn from. Of these, a kernel that serves no shape is left out, and some are added
-    where a shape would have no valid kernel or the library's default would be better. `goal` is the geometric mean of
-    the speed ("mean"), the mean of its worst tenth ("worst"), or the share of shapes that are at most `slowdown` times
-    as slow as their best ("within"; 1.10 by default).
+    where a shape would have no valid kernel or the library's default would be better. `bytes` stands instead of it: the
+    most kernels whose compiled objects take at most so many together, where an object is the largest for the given
+    shapes that its kernel serves. `goal` is the geometric mean of the speed ("mean"), the mean of its worst tenth
+    ("worst"), or the share of shapes that are at most `slowdown` times as slow as their best ("within"; 1.10 by
+    default).
 
     `minutes` (0.5 or more) limits the call; all measurements are in the journal (None: the user's) at once, and the
     same call again goes on. With `data`, a data set, the folder of a collection or a journal, nothing is measured.
@@ -73,6 +76,10 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     wanted = as_shapes(operation, shapes) if shapes is not None or data is None else None
     if kernels != "auto" and not _is_whole(kernels, 1, MOST_MEMBERS):
         raise MisuseError(f"kernels={shown(kernels)}; it must be auto or a whole number from 1 to {MOST_MEMBERS}")
+    if bytes is not None and kernels != "auto":
+        raise MisuseError("a number of kernels cannot be combined with bytes; give one of them")
+    if bytes is not None and not _is_whole(bytes, 1):
+        raise MisuseError(f"bytes={shown(bytes)}; it must be a positive whole number")
     for name, number in (("fresh", fresh), ("seed", seed)):
         if not _is_whole(number, 0):
             raise MisuseError(f"{name}={shown(number)}; it must be a whole number from 0 on")
@@ -80,7 +87,8 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
         raise MisuseError(f"a slowdown is for the goal within, not for {goal!r:.40}")
     question = Question(
         work, Goal(goal, 1.1 if slowdown is None else slowdown),  # type: ignore[arg-type]  # it refuses other words
-        None if kernels == "auto" else kernels, tuple(domain), fresh, seed, checkpoint, folder, progress, note)
+        None if kernels == "auto" else kernels, tuple(domain), fresh, seed, checkpoint, folder, progress, note,
+        bytes)
     if data is None:
         assert wanted is not None
         return _measured(question, wanted, as_device(DEFAULT_DEVICE if device is None else device), deadline, journal)

@@ -30,6 +30,7 @@ from .outputs import ENDINGS, NAME, write_files
 from .page import page
 from .proof import Losses, bounds_of, loss, measure_fresh
 from .results import Dispatched, Measured, OwnKernel, Served
+from .sizes import ObjectSizes
 
 WORTH = 0.1  # log of the gain from which on a shape deserves a kernel of its own
 PROOF = 0.5  # share of the time that is kept for the bound
@@ -48,6 +49,8 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     known = known_here(shapes, measuring.device, question.checkpoint, partial(measuring.seconds, own=False),
                        question.note)
     question.progress(f"shapes: {len(known.tasks)} of {question.operation.name} on {measuring.device.name}")
+    sizes = None if question.bytes is None else ObjectSizes.of(
+        measuring.device, [each.task for each in known.tasks])
 
     if not known.answerings:
         _search_some(question, known, measuring)
@@ -56,7 +59,7 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     known.learn()
     matrix = known.matrix(candidates)
     chooser = Chooser(question, measuring.device, known.kernels, domain, candidates,
-                      [each.task.default for each in known.tasks])
+                      [each.task.default for each in known.tasks], sizes)
     question.progress(f"candidates: {len(candidates)}; {matrix.known} pairs of shape and candidate are measured")
     matrix, complete = fill(known, matrix, measuring, question.kernels or MOST_KERNELS, question.progress,
                             enumerate(chooser.default_columns))
@@ -100,7 +103,8 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
     known.learn()
     matrix = known.candidates() if solvers is None else solvers.take(rest)
     chooser = Chooser(question, device, known.kernels, domain, matrix.candidates,
-                      [each.task.default for each in known.tasks])
+                      [each.task.default for each in known.tasks],
+                      None if question.bytes is None else ObjectSizes.of(device, [each.task for each in known.tasks]))
     question.progress(f"shapes: {len(inside)} of {name} on {device.name} with {len(matrix.candidates)} candidates, "
                       f"from existing times; {len(held)} of them are held out for the bound")
     chosen = chooser.choose(matrix, Deadline())
@@ -181,8 +185,8 @@ def _finished(chooser: Chooser, chosen: Chosen, losses: Sequence[Losses], notes:
               complete: bool) -> Dispatched:
     """Write the files, and make the result."""
     question, matrix, dispatcher, answers = chooser.question, chosen.matrix, chosen.dispatcher, chosen.answers
-    served = tuple(Served(member, tuple(matrix.problems[row] for row in np.flatnonzero(answers.members == number)),
-                          float(matrix.weights[answers.members == number].sum()))
+    served = tuple(Served(member, chosen.served(number), float(matrix.weights[answers.members == number].sum()),
+                          int(chosen.bytes[number]) if chosen.bytes else None)
                    for number, member in enumerate(dispatcher.members))
     unsure = tuple(matrix.problems[row] for row in np.flatnonzero(~answers.sure & (answers.members >= 0)))
     names = [f"{number}: {member.kernel} {member.brief()}" for number, member in enumerate(dispatcher.members)]

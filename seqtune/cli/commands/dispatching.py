@@ -28,6 +28,9 @@ def dispatch(
     kernels: Annotated[str, typer.Option(
         "--kernels", metavar="N|auto",
         help="Number of kernels; auto: until further ones gain at most 0.5 % each.")] = AUTO,
+    most_bytes: Annotated[int | None, typer.Option(
+        "--bytes", metavar="N", min=1, show_default=False,
+        help="Instead of --kernels: as many as take at most N bytes when compiled.")] = None,
     goal: Annotated[str | None, typer.Option(
         "--goal", metavar="mean|worst|within", show_default=False,
         help="Mean speed, the mean of the slowest tenth, or the share of shapes within --slowdown.  [default: mean; "
@@ -71,7 +74,7 @@ def dispatch(
     wanted, ranges = read_shapes(operation, shapes, seed, note) if shapes else (None, ())
     result = api.dispatch(
         operation, wanted, device, kernels=AUTO if kernels == AUTO else int(kernels),
-        goal=goal or ("mean" if slowdown is None else "within"), slowdown=slowdown, minutes=minutes,
+        bytes=most_bytes, goal=goal or ("mean" if slowdown is None else "within"), slowdown=slowdown, minutes=minutes,
         domain=domain or ranges, data=data, checkpoint=checkpoint, journal=journal, out=out,
         fresh=FRESH if fresh is None else fresh, seed=seed, progress=line, note=note)
     answer(result.to_json()) if as_json else tables.dispatched(result)

@@ -47,10 +47,10 @@ def test_the_words_of_the_command_reach_the_function(given: Given, table: Path, 
 
 def test_the_answer_is_shown_with_the_knee_and_progress_stands_on_stderr(
         given: Given, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["dispatch", "gemm", "--shapes", str(table), "--out", "out"]) == 0
+    assert main(["dispatch", "gemm", "--shapes", str(table), "--bytes", "20000", "--out", "out"]) == 0
     shown = capsys.readouterr()
     assert "chose 2 kernels" in shown.err
-    assert (given["kernels"], given["goal"]) == ("auto", "mean")
+    assert (given["kernels"], given["bytes"], given["goal"]) == ("auto", 20000, "mean")
     text = " ".join(shown.out.split())
     for part in ("2 0.951 0.923 0.942 <- these ship", "m=3 n=64 k=64; m=64 n=64 k=64; m=128 n=64 k=64; and 1 more",
                  "on the given shapes: rule 0.932, single 0.670, default 0.549", "written: out/dispatch.json"):

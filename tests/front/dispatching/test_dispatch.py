@@ -18,6 +18,7 @@ from seqtune.api.dispatching.measuring import Measuring, journal_seconds
 from seqtune.api.dispatching.outputs import check_replaceable
 from seqtune.api.dispatching.results import Dispatched
 from seqtune.api.dispatching.run import dispatch
+from seqtune.api.dispatching.sizes import ObjectSizes
 from seqtune.api.dispatching.stages import dispatch_measured
 from seqtune.api.inputs import as_problems
 from seqtune.data.journal.journal import Journal
@@ -190,6 +191,8 @@ def test_times_of_sessions_are_on_one_level(tmp_path: Path) -> None:
     ({"shapes": ["gemm m=1 n=8 k=8", "conv2d c=8 h=8 w=8 k=8 r=1 s=1"]}, "is no gemm"),
     ({"kernels": 65}, "from 1 to 64"),
     ({"kernels": "some"}, "from 1 to 64"),
+    ({"kernels": 2, "bytes": 5000}, "cannot be combined with bytes"),
+    ({"bytes": 0}, "bytes=0; it must be a positive whole number"),
     ({"goal": "best"}, "is no goal"),
     ({"slowdown": 1.2}, "is for the goal within"),
     ({"goal": "within", "slowdown": 0.9}, "impossible"),
@@ -329,3 +332,33 @@ def test_what_no_kernel_serves_is_named_and_too_few_candidates_are_refused(tmp_p
     assert matrix.problems[0] not in {*result.unsure, *(own.problem for own in result.deserving)}
     with pytest.raises(MisuseError, match="4 kernels are asked for, and the shapes have 3 candidates"):
         replace(chooser, question=replace(chooser.question, kernels=4))
+
+
+class _Room:
+    """A compiler whose objects have 100 bytes for each row of the tile, and 1000 more for the product of 64 rows."""
+
+    def object_bytes(self, problem: Problem, kernel: Kernel, configuration: Configuration) -> int:
+        return 100 * int(configuration["tile"]) + (1000 if problem["m"] == 64 else 0)
+
+
+def test_as_many_kernels_ship_as_have_room_and_the_bytes_of_each_are_told(tmp_path: Path) -> None:
+    chooser, matrix = _planted(tmp_path, [[1.0, 2.0, 9.0], [9.0, 2.0, 1.0]], None, (0.6, 0.4), (8, 64))
+    sizes, kept = ObjectSizes(_Room(), {TOY.name: TOY}), {}
+    for room in (1900, 1899, 1799):
+        within = replace(chooser, question=replace(chooser.question, bytes=room), sizes=sizes)
+        if room < 1800:
+            with pytest.raises(MisuseError, match="the smallest set of kernels takes 1,800 bytes, more than 1,799"):
+                within.choose(matrix, Deadline())
+        else:
+            kept[room] = within.choose(matrix, Deadline())
+    assert {room: (each.members, each.bytes) for room, each in kept.items()} == {
+        1900: ((2, 0), (1800, 100)), 1899: ((2,), (1800,))}
+    result = stages._finished(chooser, kept[1900], [], (), 0, True)
+    assert [each["bytes"] for each in result.to_json()["members"]] == [1800, 100]
+    assert "<td>1800</td>" in result.files[-1].read_text()
+
+
+def test_where_nothing_tells_the_bytes_of_kernels_that_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(MisuseError, match="nothing tells the bytes of kernels on miopen:gfx906_60") as refused:
+        dispatch("convnd", data=_find_db(tmp_path), bytes=100_000, out=tmp_path / "out")
+    assert (refused.value.exit_code, "\n" in str(refused.value)) == (2, False)
