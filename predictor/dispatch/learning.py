@@ -55,7 +55,7 @@ class Learner:
 
     values: Whole  # (shape, fact)
     slowness: Floats  # (shape, member) log(time / best time)
-    weights: Floats  # (shape,)
+    weights: Floats  # (shape,) 0 for shapes that only teach: nothing is judged by them
     goal: Goal
     facts: Sequence[Fact]
     room: int = ROOM
@@ -72,7 +72,7 @@ class Learner:
         count, members = self.slowness.shape
         if np.ptp(self.goal.stakes(self.slowness), axis=1).max() <= 0:
             return Rule(members)
-        rule = self.learn(np.arange(count), count > MANY or self.cross_fit(FOLDS)[0])
+        rule = self.learn(np.arange(count), np.count_nonzero(self.weights) > MANY or self.cross_fit(FOLDS)[0])
         leads = rule.leads(self.scores(rule))
         order = np.argsort(leads, kind="stable")
         unsure = int(np.searchsorted(np.cumsum(self.weights[order]), UNSURE * self.weights.sum()))
@@ -86,7 +86,9 @@ class Learner:
     def learn(self, rows: Whole, boosted: bool) -> Rule:
         """Learn a rule from the shapes `rows`: as many boosted trees as have room, or one small tree."""
         values, members = self.values[rows], self.slowness.shape[1]
-        losses = Losses.of(self.goal.stakes(self.slowness[rows]), self.weights[rows],
+        only = self.weights[rows] == 0  # together they count as much as the others
+        weights = np.where(only, self.weights[rows].sum() / max(1, only.sum()), self.weights[rows])
+        losses = Losses.of(self.goal.stakes(self.slowness[rows]), weights,
                            None if self.valid is None else self.valid[rows])
         prices = np.array([FACT_BYTES + 2 * len(fact.expression.text) for fact in self.facts], np.int64)
         tests = choose_tests(values, losses, prices, self.room // 2 if boosted else SINGLE_BYTES, self.seed)
@@ -109,15 +111,16 @@ class Learner:
         """Learn without each of `count` folds in turn, and choose for its shapes.
 
         The result says whether boosted trees then lose less than a single one, and has the first and the second member
-        that the better kind chooses for each shape: (shape, 2).
+        that the better kind chooses for each shape: (shape, 2). Shapes that only teach are in no fold.
         """
-        shapes = len(self.values)
-        folds = np.random.default_rng(self.seed).permutation(shapes) % min(count, shapes)
+        shapes, asked = len(self.values), np.flatnonzero(self.weights)
+        folds = np.full(shapes, -1)
+        folds[asked] = np.random.default_rng(self.seed).permutation(len(asked)) % min(count, len(asked))
         enough = self.goal.loss(self.slowness.min(axis=1), self.weights) + LEAST_GAIN
         best, least, chosen = False, np.inf, np.empty(0, np.int64)
         for boosted in (False, True):
             picks = np.tile(np.array([0, 1]), (shapes, 1))
-            for fold in range(folds.max() + 1 if shapes > 1 else 0):
+            for fold in range(folds.max() + 1 if len(asked) > 1 else 0):
                 rule, held = self.learn(np.flatnonzero(folds != fold), boosted), folds == fold
                 picks[held] = np.argsort(self.scores(rule)[held], axis=1, kind="stable")[:, :2]
             loss = self.goal.loss(self.slowness[np.arange(shapes), picks[:, 0]], self.weights)

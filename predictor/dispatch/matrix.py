@@ -31,7 +31,7 @@ class Matrix:
     candidates: tuple[Configuration, ...]  # (candidate,)
     seconds: Floats  # (shape, candidate) infinite: it fails or is not valid there; NaN: not measured
     expected: Floats  # (shape, candidate) expected log(time / best time); infinite: not valid; NaN: unknown
-    weights: Floats  # (shape,) positive, with the sum 1
+    weights: Floats  # (shape,) with the sum 1; 0 for a shape that was not asked for and only teaches the rule
 
     @property
     def valid(self) -> NDArray[np.bool_]:
@@ -42,6 +42,16 @@ class Matrix:
     def known(self) -> int:
         """The number of valid cells that were measured, including those that failed."""
         return int((self.valid & ~np.isnan(self.seconds)).sum())
+
+    @property
+    def asked(self) -> Matrix:
+        """The matrix without the shapes of weight 0."""
+        return self.take(np.flatnonzero(self.weights > 0))
+
+    def joined(self, other: Matrix) -> Matrix:
+        """The matrix with the rows of another one of the same candidates."""
+        return Matrix((*self.problems, *other.problems), self.candidates, np.concatenate([self.seconds, other.seconds]),
+                      np.concatenate([self.expected, other.expected]), np.concatenate([self.weights, other.weights]))
 
     def corrected(self) -> Matrix:
         """The matrix whose expectations of each candidate are corrected by their mean error in its measured cells."""

@@ -17,9 +17,9 @@ import numpy as np
 from benchmarks.common.progress import say
 from seqtune.api.dispatching.choosing import Chooser, Chosen, Question
 from seqtune.api.dispatching.filling import fill
-from seqtune.api.dispatching.known import Known, known_here, shares, tasks_in_data
+from seqtune.api.dispatching.known import Known, known_here, tasks_in_data
 from seqtune.api.dispatching.measuring import Measuring
-from seqtune.api.dispatching.stages import choose_measured
+from seqtune.api.dispatching.stages import DRAWN, choose_measured
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
@@ -62,14 +62,20 @@ def budget_row(product: Target) -> BudgetRow:
     tasks = tasks_in_data(data, device, product.operation, None)
     measured = {each.task[number] for each in tasks for number in np.flatnonzero(~np.isnan(each.seconds)).tolist()}
     candidates = sorted(measured, key=lambda each: (each.kernel, each.key))
-    whole = Known(device, tasks, shares([1.0] * len(tasks))).matrix(candidates)
+    problems, times = [each.problem for each in tasks], {each.problem: each.seconds for each in tasks}
     question = Question(operation(product.operation), Goal(), KERNELS, product.domain, 0, 0, None, Path(), silent, say)
+    drawn = product.served().draw(DRAWN, np.random.default_rng(0), problems)
     with TemporaryDirectory() as folder, Journal(Path(folder) / "journal.sqlite") as journal:
         measuring = Measuring(device, journal, replayed(tasks), Deadline())
-        known = known_here({each.problem: 1.0 for each in tasks}, device, None, measuring.seconds, say)
+        known, all_known = (known_here(dict.fromkeys(problems, 1.0), device, None, seconds, say)
+                            for seconds in (measuring.seconds, lambda task: times[task.problem]))
+        for each in (known, all_known):
+            each.draw(drawn, None)
+        whole = all_known.matrix(candidates)
         chooser = Chooser(question, device, known.kernels, product.served(), candidates, ())
-        full, part = chooser.choose(whole, Deadline()), _from_part(known, chooser, measuring)
-    firsts, seconds = zip(*(_held_out(chooser, whole, fold) for fold in range(FOLDS)), strict=True)
+        full = chooser.choose(all_known.with_drawn(whole), Deadline())
+        part = _from_part(known, chooser, measuring)
+    firsts, seconds = zip(*(_held_out(chooser, all_known, whole, fold) for fold in range(FOLDS)), strict=True)
     slowness, weights = whole.slowness(), whole.weights
     return BudgetRow(
         product.name, int(whole.valid.sum()), measuring.measured / int(whole.valid.sum()),
@@ -95,14 +101,15 @@ def replayed(tasks: Sequence[MeasuredTask]) -> RecordedMeasurer:
 def _from_part(known: Known, chooser: Chooser, measuring: Measuring) -> Chosen:
     """Choose as a dispatch does that measures as much as it may."""
     matrix, _ = fill(known, known.matrix(chooser.candidates), measuring, KERNELS, silent, ())
-    return choose_measured(known, chooser, measuring, chooser.choose(matrix, Deadline()), Deadline())[0]
+    chosen = chooser.choose(known.with_drawn(matrix), Deadline())
+    return choose_measured(known, chooser, measuring, chosen, Deadline())[0]
 
 
-def _held_out(chooser: Chooser, whole: Matrix, fold: int) -> tuple[Floats, Floats]:
+def _held_out(chooser: Chooser, known: Known, whole: Matrix, fold: int) -> tuple[Floats, Floats]:
     """The slowness of the rule's first kernel and of the faster of its two, on the shapes that the fold leaves out."""
     rows = np.random.default_rng(0).permutation(len(whole.problems))
     held, rest = rows[fold::FOLDS], np.setdiff1d(rows, rows[fold::FOLDS])
-    chosen, asked = chooser.choose(whole.take(rest), Deadline()), whole.take(held)
+    chosen, asked = chooser.choose(known.with_drawn(whole.take(rest)), Deadline()), whole.take(held)
     answers = chosen.dispatcher.choose_many(ProblemColumns.of(asked.problems))
     first, second = (_picked(chosen, asked, members) for members in (answers.members, answers.seconds))
     return first, np.minimum(first, second)

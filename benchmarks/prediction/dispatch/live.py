@@ -105,7 +105,9 @@ def _losses(measuring: Measuring, task: Task, dispatchers: Mapping[int, Dispatch
     times = contest(measuring, task, [*(each for pair in pairs.values() for each in pair), task.default,
                                       *([predicted] if predicted else [])],
                     TuningOptions(seed=SEED, seeds=seeds_for, slowness=slowness_for))
-    picks: dict[str, Configuration | None] = {"default": task.default, "predicted for the shape": predicted}
+    picks: dict[str, Configuration | None] = {"default": task.default}
+    if predicted is not None:  # some predictor knows the kernels
+        picks["predicted for the shape"] = predicted
     for way, pair in pairs.items():
         picks |= {way: next(iter(pair), None), f"{way}, first two raced": raced(measuring, task, pair)}
     return {way: loss(times.get(pick, math.inf), min(times.values())) for way, pick in picks.items()}

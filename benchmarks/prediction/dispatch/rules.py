@@ -4,7 +4,8 @@ The other three quarters choose the members and teach the rule. `first` is the g
 speed of the rule's first choice, `two` that of the faster one of its first two, `sure` that of the four fifths of the
 problems where its lead is greatest. A solver that the find-db lacks for a problem counts as 20 times slower than the
 best. In the columns `guarded`, such solvers are passed over, as guards pass over kernels that are not valid; this is
-too kind, since a find-db also lacks valid solvers that are slower than four others.
+too kind, since a find-db also lacks valid solvers that are slower than four others. A rule that will stand behind
+guards learns as if they were passed over, too: that is the second row.
 """
 
 from __future__ import annotations
@@ -58,12 +59,14 @@ def rule_rows(times: SolverTimes, seed: int) -> list[RuleRow]:
     slowness = times.matrix.slowness()
     members = most_helpful(slowness[fit], np.full(len(fit), 1 / len(fit)), MEMBERS)
     own = slowness[:, members]
-    rule, values = learned(times, own, members, fit)
-    dispatcher = Dispatcher.of([times.matrix.candidates[each] for each in members], {}, None, rule,
-                               Domain.of_shapes(times.matrix.problems))
-    size = len(c_file(dispatcher, "solvers")[1])
-    rows = [_row("seqtune's rule", own[test], rule.scores(values[test]), size),
-            _row("one solver", own[test], np.tile(own[fit].mean(axis=0), (len(test), 1)))]
+    rows = []
+    for method, valid in (("seqtune's rule", None), ("seqtune's rule behind guards", own < WORST)):
+        rule, values = learned(times, own, members, fit, valid)
+        dispatcher = Dispatcher.of([times.matrix.candidates[each] for each in members], {}, None, rule,
+                                   Domain.of_shapes(times.matrix.problems))
+        size = len(c_file(dispatcher, "solvers")[1])
+        rows.append(_row(method, own[test], rule.scores(values[test]), size))
+    rows.append(_row("one solver", own[test], np.tile(own[fit].mean(axis=0), (len(test), 1))))
     if not is_installed("sklearn"):
         return rows
     plain = np.stack([times.columns.values[feature.name].astype(np.float64)
@@ -76,13 +79,18 @@ def rule_rows(times: SolverTimes, seed: int) -> list[RuleRow]:
     return rows
 
 
-def learned(times: SolverTimes, slowness: Floats, members: list[int], fit: Whole) -> tuple[Rule, NDArray[np.int64]]:
-    """The rule learned from the problems `fit`, and the values of its facts at all problems."""
+def learned(times: SolverTimes, slowness: Floats, members: list[int], fit: Whole,
+            valid: NDArray[np.bool_] | None = None) -> tuple[Rule, NDArray[np.int64]]:
+    """The rule learned from the problems `fit`, and the values of its facts at all problems.
+
+    `valid` says which members guards let through, (problem, member); None: there are no guards.
+    """
     matrix = times.matrix.take(fit)
     facts = facts_of(times.columns.operation, matrix.problems, [matrix.candidates[each] for each in members],
                      times.device)
     values = fact_columns(facts, times.columns)
-    rule = Learner(values[fit], slowness[fit], matrix.weights, Goal(), facts, seed=SEED).rule()
+    rule = Learner(values[fit], slowness[fit], matrix.weights, Goal(), facts, seed=SEED,
+                   valid=None if valid is None else valid[fit]).rule()
     return rule, values[:, [facts.index(fact) for fact in rule.facts]]
 
 

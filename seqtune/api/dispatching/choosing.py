@@ -71,7 +71,7 @@ class Question:
 class Chosen:
     """Members and their dispatcher, from the shapes of a matrix."""
 
-    matrix: Matrix
+    matrix: Matrix  # of the shapes that were asked for
     sets: tuple[MemberSet, ...]  # the best ones of 1, 2, ... members
     members: tuple[int, ...]  # candidates of the matrix
     dispatcher: Dispatcher
@@ -126,7 +126,9 @@ class Chooser:
 
         For "auto" these are the fewest beyond which others gain little, or more, where none of them is valid for a
         shape, or the library's default is better. Where no rule is better than the best single kernel, that is chosen.
+        Rows of weight 0 teach the rule, too.
         """
+        matrix = matrix.corrected()
         question, columns = self.question, ProblemColumns.of(matrix.problems)
         sets: tuple[MemberSet, ...] = ()
         for each in choose_members(matrix, question.kernels or MOST_KERNELS, question.goal,
@@ -137,9 +139,10 @@ class Chooser:
                 break
         if self.sizes is not None:
             return self._within_bytes(matrix, sets, self.sizes)
-        chosen = self._ruled(matrix, sets, _serving(matrix, sets) if question.kernels is None else sets[-1].members)
+        members = sets[-1].members if question.kernels is not None else _serving(matrix.asked, sets)
+        chosen = self._ruled(matrix, sets, members)
         if question.kernels is None:
-            chosen = self._without_idle(chosen)
+            chosen = self._without_idle(matrix, chosen)
             larger = (self._ruled(matrix, sets, each.members) for each in sets[len(chosen.members):])
             while chosen.is_worse_than("default") and not deadline.is_over and (other := next(larger, None)):
                 chosen = min(chosen, other, key=lambda each: each.losses["rule"])
@@ -150,13 +153,13 @@ class Chooser:
 
         A member's object is the largest of those for the shapes that it serves. Raises MisuseError if none fits.
         """
-        fitting, least = None, math.inf
+        fitting, least, asked = None, math.inf, matrix.asked
         for each in reversed(sets):
-            chosen = self._without_idle(self._ruled(matrix, sets, each.members))
+            chosen = self._without_idle(matrix, self._ruled(matrix, sets, each.members))
             members = enumerate(chosen.dispatcher.members)
             chosen = replace(chosen, bytes=tuple(sizes.largest(member, (
-                chosen.served(number) or [matrix.problems[row] for row in np.flatnonzero(
-                    matrix.valid[:, chosen.members[number]])])) for number, member in members))
+                chosen.served(number) or [asked.problems[row] for row in np.flatnonzero(
+                    asked.valid[:, chosen.members[number]])])) for number, member in members))
             least = min(least, sum(chosen.bytes))
             if sum(chosen.bytes) <= (self.question.bytes or 0):
                 if not chosen.is_worse_than("single"):
@@ -167,25 +170,26 @@ class Chooser:
                               "the measurements are kept, so the same call with more bytes takes no time for them")
         return fitting
 
-    def _without_idle(self, chosen: Chosen) -> Chosen:
+    def _without_idle(self, matrix: Matrix, chosen: Chosen) -> Chosen:
         """The choice without members that serve none of the shapes, unless they serve others of the domain alone."""
         used = {*chosen.answers.members.tolist(), chosen.dispatcher.fallback}
         members = tuple(member for number, member in enumerate(chosen.members) if number in used)
         if members in ((), chosen.members):
             return chosen
-        fewer = self._ruled(chosen.matrix, chosen.sets, members)
+        fewer = self._ruled(matrix, chosen.sets, members)
         return chosen if fewer.dispatcher.gap and not chosen.dispatcher.gap else fewer
 
     def _ruled(self, matrix: Matrix, sets: tuple[MemberSet, ...], members: tuple[int, ...]) -> Chosen:
         """The choice of these members, with the rule that the shapes teach."""
-        goal, columns, rows = self.question.goal, ProblemColumns.of(matrix.problems), np.arange(len(matrix.problems))
-        facts, values = self._facts(matrix, columns, members)
-        slowness = matrix.slowness()
-        rule = Learner(values, slowness[:, members], matrix.weights, goal, facts, seed=self.question.seed,
+        goal = self.question.goal
+        facts, values = self._facts(matrix, ProblemColumns.of(matrix.problems), members)
+        rule = Learner(values, matrix.slowness()[:, members], matrix.weights, goal, facts, seed=self.question.seed,
                        valid=matrix.valid[:, members]).rule()
         dispatcher = Dispatcher.of([self.candidates[each] for each in members], self.kernels, self.device, rule,
                                    self.domain)
-        answers = dispatcher.choose_many(columns)
+        matrix = matrix.asked
+        slowness, rows = matrix.slowness(), np.arange(len(matrix.problems))
+        answers = dispatcher.choose_many(ProblemColumns.of(matrix.problems))
         picked = np.where(answers.members >= 0, slowness[:, members][rows, answers.members], WORST)
         losses = {"rule": goal.loss(picked, matrix.weights),
                   "single": goal.loss(slowness[:, sets[0].members[0]], matrix.weights)}

@@ -50,15 +50,14 @@ def fill(known: Known, matrix: Matrix, measuring: Measuring, most: int, progress
         if not complete:
             break
         wanted = []
-    return matrix.corrected(), complete
+    return matrix, complete
 
 
 def complete_members(known: Known, matrix: Matrix, measuring: Measuring,
                      members: Sequence[int]) -> tuple[Matrix, bool]:
     """Measure members on all shapes, those that are expected to be fast first, as far as the limit allows."""
     cells = decisive(matrix.take(candidates=members), len(members), room(known, matrix))
-    matrix, complete = measure_cells(known, matrix, measuring, [(shape, members[member]) for shape, member in cells])
-    return matrix.corrected(), complete
+    return measure_cells(known, matrix, measuring, [(shape, members[member]) for shape, member in cells])
 
 
 def room(known: Known, matrix: Matrix, share: float = 1.0) -> int:

@@ -16,6 +16,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.task import Floats
 from seqtune.predictor.dispatch.bound import FEWEST
+from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.matrix import matrix_of
 from seqtune.predictor.dispatch.members import generalises
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
@@ -37,6 +38,7 @@ PROOF = 0.5  # share of the time that is kept for the bound
 LEARNING = 10  # shapes for each of which one is searched, where no checkpoint answers
 LEARNING_TIME = 0.4  # share of the time for the matrix that these searches take at most
 HELD_OUT = 0.25  # share of the shapes of existing data that is kept for the bound
+DRAWN = 300  # shapes that teach the rule by what is expected of them
 
 
 def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[Problem, float]) -> Dispatched:
@@ -48,6 +50,7 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     fresh = domain.draw(question.fresh, np.random.default_rng(question.seed), [*shapes], np.array([*shapes.values()]))
     known = known_here(shapes, measuring.device, question.checkpoint, partial(measuring.seconds, own=False),
                        question.note)
+    known.draw(_drawn(question, domain, [*shapes]), question.checkpoint)
     question.progress(f"shapes: {len(known.tasks)} of {question.operation.name} on {measuring.device.name}")
     sizes = None if question.bytes is None else ObjectSizes.of(
         measuring.device, [each.task for each in known.tasks])
@@ -69,7 +72,7 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
                         "choose; they are in the journal: give more time (--minutes) and the same call goes on, or see "
                         "what fails (seqtune tune)")
 
-    chosen = chooser.choose(matrix, whole)
+    chosen = chooser.choose(known.with_drawn(matrix), whole)
     if complete:
         chosen, complete = choose_measured(known, chooser, measuring, chosen, whole)
     complete &= len(chosen.sets) == min(question.kernels or MOST_KERNELS, len(candidates))
@@ -101,13 +104,14 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
     weights = shares([1.0 if shapes is None else shapes[problem] for problem in problems])
     known = Known(device, [tasks[row] for row in rest] if tasks else [], weights[rest] / weights[rest].sum())
     known.learn()
+    known.draw(_drawn(question, domain, [each.problem for each in known.tasks]) if tasks else [], None)
     matrix = known.candidates() if solvers is None else solvers.take(rest)
     chooser = Chooser(question, device, known.kernels, domain, matrix.candidates,
                       [each.task.default for each in known.tasks],
                       None if question.bytes is None else ObjectSizes.of(device, [each.task for each in known.tasks]))
     question.progress(f"shapes: {len(inside)} of {name} on {device.name} with {len(matrix.candidates)} candidates, "
                       f"from existing times; {len(held)} of them are held out for the bound")
-    chosen = chooser.choose(matrix, Deadline())
+    chosen = chooser.choose(known.with_drawn(matrix), Deadline())
     _tell(question, chosen)
 
     if solvers is None:
@@ -129,7 +133,7 @@ def choose_measured(known: Known, chooser: Chooser, measuring: Measuring, chosen
     while True:
         members = {*chosen.members, *chosen.sets[0].members}
         matrix, complete = complete_members(known, chosen.matrix, measuring, sorted(members))
-        chosen = chooser.choose(matrix, deadline)
+        chosen = chooser.choose(known.with_drawn(matrix), deadline)
         if not complete or members.issuperset(chosen.members) or not room(known, matrix):
             return chosen, complete
 
@@ -152,6 +156,11 @@ def _search_some(question: Question, known: Known, measuring: Measuring) -> None
         question.note("the time did not reach for a search from which trees learn, so there are few candidates; give "
                       "more time (--minutes), or a checkpoint")
     known.learn()
+
+
+def _drawn(question: Question, domain: Domain, near: Sequence[Problem]) -> list[Problem]:
+    """The shapes that teach the rule, like those `near` them."""
+    return domain.draw(DRAWN, np.random.default_rng((question.seed, 1)), near)
 
 
 def _tell(question: Question, chosen: Chosen) -> None:

@@ -60,6 +60,21 @@ def test_cross_fitted_picks_are_good_on_shapes_that_the_rule_did_not_see() -> No
     assert slowness[np.arange(400), picks[:, 0]].mean() < 0.05
 
 
+def test_shapes_of_weight_0_teach_a_rule_and_are_not_judged() -> None:
+    values, slowness, weights = planted(400, "0 if m > 500 else 1 if n > 400 else 2")
+    weights[8:] = 0.0
+
+    def loss(shapes: int) -> float:
+        rule = Learner(values[:shapes], slowness[:shapes], weights[:shapes], Goal(), FACTS).rule()
+        return float(slowness[np.arange(200, 400), scores(rule, values)[200:].argmin(axis=1)].mean())
+
+    assert loss(200) < 0.02 < 0.1 < loss(8)
+    wrong = slowness.copy()
+    wrong[8:] = wrong[8:, ::-1]  # what they teach is wrong, which the eight others show
+    picks = Learner(values, wrong, weights, Goal(), FACTS).cross_fit(4)[1]
+    assert (picks[8:] == [0, 1]).all()
+
+
 def test_what_guards_pass_over_does_not_keep_a_rule_from_the_choice_among_valid_members() -> None:
     values, slowness, weights = planted(120, "0 if m > 500 else 1")
     valid = np.random.default_rng(0).random((120, 3)) < 0.7  # no fact tells where a member is valid
