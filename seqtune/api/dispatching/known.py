@@ -76,10 +76,10 @@ class Known:
         """
         tasks = list[Task]()
         if self.answerings:
-            answered = {problem: asked for problem, asked in answering_many(problems, self.device, checkpoint)[0].items()
-                        if asked.checkpoint is not None and asked.checkpoint.experts}
-            self.answerings = {**answered, **self.answerings}
-            tasks = [asked.task for asked in answered.values()]
+            answered, _ = answering_many(problems, self.device, checkpoint)
+            known = {problem: asked for problem, asked in answered.items()
+                     if asked.checkpoint is not None and asked.checkpoint.experts}
+            self.answerings, tasks = {**known, **self.answerings}, [asked.task for asked in known.values()]
         for problem in () if self.answerings else problems:
             with suppress(KernelError):
                 tasks.append(Task.of(problem, self.device))

@@ -51,9 +51,10 @@ TOY = Kernel.of(name="toy.tiles", operation="gemm", meaning="", parameters=(Para
 
 @pytest.fixture(scope="module", autouse=True)
 def _few() -> Iterator[None]:
-    """Few trees: nothing here depends on how good a rule is."""
+    """Few trees and drawn shapes: nothing here depends on how good a rule is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(known, "TreesOptions", lambda models: TreesOptions(rounds=20, models=models, threads=1))
+        patch.setattr(stages, "DRAWN", 20)
         yield
 
 
@@ -296,6 +297,26 @@ def _planted(folder: Path, seconds: list[list[float]], kernels: int | None = Non
     domain = Domain.of_shapes(shapes)
     return Chooser(question(folder, kernels, kind="gemm"), DEVICES["llvm"], {TOY.name: TOY}, domain, candidates,
                    [candidates[1]] * len(shapes)), matrix
+
+
+def test_drawn_shapes_teach_the_rule_and_are_never_measured_or_told(first: tuple[Path, Dispatched, list[str]],
+                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    matrices = list[Matrix]()
+    choose = Chooser.choose
+
+    def spied(self: Chooser, matrix: Matrix, deadline: Deadline) -> Any:
+        matrices.append(matrix)
+        return choose(self, matrix, deadline)
+
+    monkeypatch.setattr(Chooser, "choose", spied)
+    with registered():
+        again = run(first[0], SyntheticMeasurer())
+    taught, drawn = matrices[0], matrices[0].weights == 0
+    assert drawn.sum() == 20
+    assert np.isnan(taught.seconds[taught.valid & drawn[:, None]]).all()
+    assert np.isfinite(taught.expected[taught.valid]).all()
+    assert {problem for served in again.served for problem in served.problems} == {*SHAPES}
+    assert again.measuring.shapes == len(SHAPES)
 
 
 def test_auto_ships_a_kernel_for_each_shape_that_has_one_and_none_that_serves_none(
