@@ -72,7 +72,7 @@ class Learner:
         count, members = self.slowness.shape
         if np.ptp(self.goal.stakes(self.slowness), axis=1).max() <= 0:
             return Rule(members)
-        rule = self.learn(np.arange(count), np.count_nonzero(self.weights) > MANY or self.cross_fit(FOLDS)[0])
+        rule = self.learn(np.arange(count), int(np.count_nonzero(self.weights)) > MANY or self.cross_fit(FOLDS)[0])
         leads = rule.leads(self.scores(rule))
         order = np.argsort(leads, kind="stable")
         unsure = int(np.searchsorted(np.cumsum(self.weights[order]), UNSURE * self.weights.sum()))
