@@ -70,7 +70,7 @@ enum {{
 {chr(10).join(members)}
     SEQTUNE_MEMBERS = {len(members)}
 }};
-const char *seqtune_text(int member); /* its kernel and settings; NULL for a number that is none of a member */
+const char *seqtune_text(int member); /* its kernel and settings; NULL for any other number */
 
 {chr(10).join(words)}
 /* A shape: the features that vary. */

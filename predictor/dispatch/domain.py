@@ -67,11 +67,7 @@ class Domain:
         if work.is_open:
             raise MisuseError(f"{work.name} has no table of features, so no domain can be declared")
         for feature in work.features:
-            values = list(dict.fromkeys(problem[feature.name] for problem in problems))
-            whole = [value for value in values if type(value) is int]
-            ranges[feature.name] = None if None in values else values[0] if len(values) == 1 else \
-                Span(min(whole), max(whole)) if len(whole) == len(values) and not feature.numbers else \
-                tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
+            ranges[feature.name] = _box(feature, list(dict.fromkeys(problem[feature.name] for problem in problems)))
         return cls(work, ranges)
 
     @classmethod
@@ -313,6 +309,16 @@ def _holds(condition: Expression, values: Mapping[str, Any]) -> bool:
         return bool(condition(values))
     except ExpressionError:
         return False
+
+
+def _box(feature: Feature, values: Sequence[Value]) -> Range:
+    """The smallest range with these different values of a feature."""
+    if None in values or len(values) == 1:
+        return None if None in values else values[0]
+    if feature.choices or feature.number or feature.numbers:
+        return tuple(sorted(values))  # type: ignore[type-var]  # they are all numbers, or all words
+    whole = [value for value in values if isinstance(value, int)]
+    return Span(min(whole), max(whole))
 
 
 def _constraint(work: Operation, text: str) -> Expression:

@@ -6,7 +6,7 @@ evaluates the kernels' own constraints.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,8 +50,8 @@ class ValidityRow:
 
     target: str
     shapes: int
-    invalid: int  # answers, first or second, that are not valid
-    missed: int  # shapes without an answer for which a member is valid
+    invalid: int  # answers, first or second, that are not valid, and second ones that are the first
+    missed: int  # first or second answers that are lacking though one or two members are valid
     none: int  # shapes for which no member is valid
 
 
@@ -66,8 +66,8 @@ def validity_row(target: str, shapes: int = SHAPES, seed: int = 0) -> ValidityRo
     members = configurations([*kernels.values()], device, problems, MEMBERS, generator)
     dispatcher = Dispatcher.of(members, kernels, device, Rule(len(members)), domain)
     while counts[0] < shapes:
-        counts += _counted(dispatcher, kernels, domain.sample(min(TOGETHER, shapes - int(counts[0])), generator))
-    counts += _counted(dispatcher, kernels, corners(domain, CORNERS))
+        counts += counted(dispatcher, kernels, domain.sample(min(TOGETHER, shapes - int(counts[0])), generator))
+    counts += counted(dispatcher, kernels, corners(domain, CORNERS))
     return ValidityRow(target, *counts.tolist())
 
 
@@ -90,13 +90,16 @@ def corners(domain: Domain, count: int) -> ProblemColumns:
     return replace(domain, ranges=ranges).sample(count, np.random.default_rng(0))
 
 
-def _counted(dispatcher: Dispatcher, kernels: dict[str, Kernel], columns: ProblemColumns) -> Sequence[int]:
+def counted(dispatcher: Dispatcher, kernels: Mapping[str, Kernel], columns: ProblemColumns) -> tuple[int, ...]:
+    """The counts of a ValidityRow for shapes, given as columns; `kernels` are those of the members, by name."""
     assert dispatcher.device is not None
     valid = np.column_stack([[reason is None for reason in Membership(
         kernels[member.kernel], columns, dispatcher.device,
         {name: np.full(len(columns), value) for name, value in member.settings}).reasons]
         for member in dispatcher.members])
-    answers, rows = dispatcher.choose_many(columns), np.arange(len(columns))
-    wrong = sum(int(((given >= 0) & ~valid[rows, given]).sum()) for given in (answers.members, answers.seconds))
-    none = answers.members < 0
-    return len(columns), wrong, int((none & valid.any(axis=1)).sum()), int((~valid.any(axis=1)).sum())
+    answers, rows, counts = dispatcher.choose_many(columns), np.arange(len(columns)), valid.sum(axis=1)
+    first, second = answers.members >= 0, answers.seconds >= 0
+    invalid = int((first & ~valid[rows, answers.members]).sum())
+    invalid += int((second & ~(valid[rows, answers.seconds] & (answers.members != answers.seconds))).sum())
+    missed = int((~first & (counts > 0)).sum() + (~second & (counts > 1)).sum())
+    return len(columns), invalid, missed, int((counts == 0).sum())
