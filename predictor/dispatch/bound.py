@@ -92,8 +92,8 @@ def least_share(within: int, count: int) -> float:
 def mean_interval(losses: Floats, seed: int = 0) -> tuple[float, float]:
     """The two-sided interval of the mean loss, by a studentised bootstrap with a fixed seed; it is never below 0.
 
-    Equal losses have no spread to draw from. Then the share of shapes whose losses are not seen yet is limited as by
-    Clopper and Pearson, and these lose nothing, or log(MISSING).
+    Equal losses have no spread to draw from. Then the interval allows for the largest share of unlike shapes that may
+    have been missed (by Clopper and Pearson); these lose nothing, or log(MISSING).
     """
     count, mean = len(losses), float(losses.mean())
     error = float(losses.std(ddof=1)) / math.sqrt(count) if count > 1 else 0.0

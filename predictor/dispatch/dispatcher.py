@@ -103,7 +103,7 @@ class Dispatcher:
 
     @cached_property
     def gap(self) -> str:
-        """The shapes of the domain for which no member may be valid; empty if there are none or nothing is promised."""
+        """The shapes of the domain that possibly have no valid member; empty without any, or if nothing is promised."""
         if not self.promised or self.fallback is not None:
             return ""
         within = [[each.text for each in guard.conditions if not self.domain.proves([each])] for guard in self.guards]

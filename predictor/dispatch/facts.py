@@ -121,7 +121,7 @@ def _shares(operation: Operation, tiles: Sequence[int], units: int) -> Iterator[
 
 
 def _differing(texts: Sequence[tuple[str, str]], columns: ProblemColumns) -> tuple[Fact, ...]:
-    """The facts of these names and texts that differ among the problems, each in another order than all before it."""
+    """The facts with these names and texts; one that orders the problems as an earlier one does is left out."""
     seen: set[bytes] = set()
     facts = []
     for name, text in texts:

@@ -28,7 +28,7 @@ Folded = tuple[ast.expr, Bounds]
 NEVER = Expression("False")
 JsonExpression = Annotated[Expression, PlainValidator(lambda text: Expression(str(text))),
                            PlainSerializer(lambda expression: expression.text)]
-_HUGE = 2**62  # of constants in expressions
+_HUGE = 2**62  # the largest constant that an expression may have
 _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 
 

@@ -36,7 +36,7 @@ class Guard:
     def of(cls, configuration: Configuration, kernel: Kernel, device: Device) -> Guard:
         """The guard of a configuration of a kernel on a device.
 
-        Raises MisuseError if it is no configuration of the kernel, or a condition is too long once all is put in.
+        Raises MisuseError if it is no configuration of the kernel, or a condition is too long with the values in it.
         """
         misfit = kernel.misfit(configuration)
         if misfit is not None:

@@ -119,8 +119,8 @@ def knee(steps: Sequence[MemberSet], least_gain: float = 0.005) -> int:
 
 
 def generalises(step: MemberSet, goal: Goal) -> bool:
-    """Whether these members and their rule serve shapes that they did not see well enough to be shipped.
+    """Whether these members and their rule are good enough to ship, by their loss on shapes that they did not see.
 
-    They do not where shapes are more than 25 % slower than with their own best kernel, in the goal's mean.
+    They are not where shapes are more than 25 % slower than with their own best kernel, in the goal's mean.
     """
     return step.rule <= (SERVED_SHARE if goal.kind == "within" else SERVED)

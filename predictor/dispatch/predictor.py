@@ -30,7 +30,7 @@ class DispatchedPredictor:
     """A predictor that proposes the members of a dispatcher, in the order of its rule, and then the safe default.
 
     Outside of the domain, where nothing is known of the members, there is only the safe default. A member that the task
-    does not hold is left out, so that also another device gets valid configurations.
+    does not have is left out, so that another device gets valid configurations, too.
     """
 
     def __init__(self, dispatcher: Dispatcher, path: Path) -> None:

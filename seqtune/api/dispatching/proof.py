@@ -1,7 +1,7 @@
-"""Proof: fresh shapes are measured against their own best of a search.
+"""Proof: the losses on fresh shapes, each of which is measured against the best that a search of its own finds.
 
-The best of a search is the least of its fastest trials after these were compared in rounds with the dispatcher's
-members, so that it is no lucky minimum.
+The fastest trials of the search are compared in rounds with the dispatcher's members, so that the best time is no lucky
+minimum.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Losses(NamedTuple):
     """The losses of a dispatcher on a shape that it did not learn from, log(time / best time)."""
 
     first: float
-    raced: float | None  # of the one of the first two that was faster when timed once; None: there was no race
+    raced: float | None  # of the faster one of the first two, each timed once; None: there was no race
     sure: bool
 
 
