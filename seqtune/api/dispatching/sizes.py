@@ -28,12 +28,12 @@ class ObjectSizes:
 
     @classmethod
     def of(cls, device: Device, tasks: Sequence[Task]) -> ObjectSizes:
-        """Those of the tasks' kernels. Raises MisuseError where the backend, or one of the kernels, tells none."""
+        """The sizes of the tasks' kernels. Raises MisuseError if the backend or a kernel tells none."""
         kernels = {kernel.name: (kernel, task, space) for task in tasks
                    for kernel, space in zip(task.kernels, task.spaces, strict=True)}
         try:
             if device.backend not in OBJECT_COMPILERS or not kernels:
-                raise UnavailableError(f"those of {', '.join(OBJECT_COMPILERS)} are told")
+                raise UnavailableError(f"only {', '.join(OBJECT_COMPILERS)} tell them")
             factory: Any = resolve(OBJECT_COMPILERS[device.backend])
             sizes = cls(factory(device), {name: kernel for name, (kernel, _, _) in kernels.items()})
             for _, task, space in kernels.values():
