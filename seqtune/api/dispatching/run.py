@@ -44,8 +44,8 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     `kernels` is their number, or "auto": the smallest number beyond which further ones gain at most 0.5 % each on
     shapes that the rule did not learn from. Of these, a kernel that serves no shape is left out, and some are added
     where a shape would have no valid kernel or the library's default would be better. `bytes` stands instead of it: the
-    most kernels whose compiled objects take at most so many together, where an object is the largest for the given
-    shapes that its kernel serves. `goal` is the geometric mean of the speed ("mean"), the mean of its worst tenth
+    most kernels, up to 10, whose compiled objects take at most so many together, where an object is the largest for the
+    given shapes that its kernel serves. `goal` is the geometric mean of the speed ("mean"), the mean of its worst tenth
     ("worst"), or the share of shapes that are at most `slowdown` times as slow as their best ("within"; 1.10 by
     default).
 

@@ -30,7 +30,7 @@ def dispatch(
         help="Number of kernels; auto: until further ones gain at most 0.5 % each.")] = AUTO,
     most_bytes: Annotated[int | None, typer.Option(
         "--bytes", metavar="N", min=1, show_default=False,
-        help="Instead of --kernels: as many as take at most N bytes when compiled.")] = None,
+        help="Instead of --kernels: as many, up to 10, as take at most N bytes when compiled.")] = None,
     goal: Annotated[str | None, typer.Option(
         "--goal", metavar="mean|worst|within", show_default=False,
         help="Mean speed, the mean of the slowest tenth, or the share of shapes within --slowdown.  [default: mean; "
