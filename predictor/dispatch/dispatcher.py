@@ -123,6 +123,11 @@ class Dispatcher:
         member, second, sure, inside = (int(column[0]) for column in self.choose_many(ProblemColumns.of([problem])))
         return Choice(None if member < 0 else member, None if second < 0 else second, bool(sure), bool(inside))
 
+    def order(self, problem: Problem) -> list[Configuration]:
+        """The valid members for a problem of the operation, in the order of the rule; none outside of the domain."""
+        (scores,) = self.scores(ProblemColumns.of([problem]))
+        return [self.members[number] for number in np.argsort(scores, kind="stable").tolist() if scores[number] < FAR]
+
     def choose_many(self, columns: ProblemColumns) -> Choices:
         """The answers for problems of the operation."""
         scores = self.scores(columns)

@@ -7,20 +7,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from seqtune.errors import CheckpointError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import reason
-from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.kernel import Kernel
 from seqtune.kernels.problem import Problem
-from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.registry import is_registered, kernel
 from seqtune.kernels.task import Task
 
 from ..candidate import Candidate
 from .dispatcher import Dispatcher
-from .rule import FAR
 
 if TYPE_CHECKING:
     from ..proposing import Evidence
@@ -69,11 +65,7 @@ class DispatchedPredictor:
         return [self._proposals(task)[:count] for task in tasks]
 
     def _proposals(self, task: Task) -> list[Candidate]:
-        members: list[Configuration] = []
-        if self._serves(task.problem):
-            (scores,) = self.dispatcher.scores(ProblemColumns.of([task.problem]))
-            members = [self.dispatcher.members[number] for number in np.argsort(scores, kind="stable").tolist()
-                       if scores[number] < FAR]
+        members = self.dispatcher.order(task.problem) if self._serves(task.problem) else []
         valid = [member for member in members if task.find(member) is not None]
         return [Candidate(configuration) for configuration in dict.fromkeys([*valid, task.default])]
 

@@ -71,15 +71,14 @@ def measure_fresh(question: Question, measuring: Measuring, problems: Sequence[P
 
 def _judged(question: Question, measuring: Measuring, task: Task, dispatcher: Dispatcher) -> Losses:
     """Find out how much the members lose on a fresh shape. Raises OutOfTime, UnpreparedError."""
-    choice = dispatcher.choose(task.problem)
-    members = [dispatcher.members[each] for each in (choice.member, choice.second) if each is not None]
+    members = dispatcher.order(task.problem)[:2]
     times = contest(measuring, task, members, TuningOptions(
         seed=question.seed, seeds=partial(seeds_for, name=question.checkpoint),
         slowness=partial(slowness_for, name=question.checkpoint)))
     best = min(times.values())
     first, faster = (loss(times.get(each, math.inf), best)
                      for each in (next(iter(members), None), raced(measuring, task, members)))
-    return Losses(first, faster, choice.sure)
+    return Losses(first, faster, dispatcher.choose(task.problem).sure)
 
 
 def contest(measuring: Measuring, task: Task, configurations: Sequence[Configuration],
