@@ -17,16 +17,14 @@ import numpy as np
 from benchmarks.common.progress import say
 from seqtune import dispatch
 from seqtune.api.dispatching.known import Known, known_here
-from seqtune.api.dispatching.measuring import Measuring
+from seqtune.api.dispatching.measuring import Measuring, measuring_on
 from seqtune.api.dispatching.proof import contest, loss, raced
 from seqtune.api.inputs import as_device
-from seqtune.data.journal.journal import Journal
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import propose_many, seeds_for, slowness_for
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.tuner.measuring.deadline import Deadline
-from seqtune.tuner.measuring.runner import Runner
 from seqtune.tuner.run.plan import TuningOptions
 
 from .products import PRODUCTS, SEED, Target
@@ -72,9 +70,7 @@ def live_rows(name: str, folder: Path) -> list[LiveRow]:
     losses: dict[str, list[float]] = {}
     fresh = target.served().draw(FRESH, np.random.default_rng(SEED + 1), shapes)
     known = known_here(dict.fromkeys(fresh, 1.0), device, None, lambda task: np.full(len(task), np.nan), say)
-    with Journal(journal) as records, Runner(device) as runner:
-        runner.start()
-        measuring = Measuring(device, records, runner, Deadline(), runner.close)
+    with measuring_on(device, journal, Deadline()) as measuring:
         for number, (task, predicted) in enumerate(_predicted(known).items(), 1):
             for way, value in _losses(measuring, task, dispatchers, predicted).items():
                 losses.setdefault(way, []).append(value)

@@ -14,15 +14,16 @@ import numpy as np
 
 from benchmarks.common.progress import say
 from seqtune import use_library
+from seqtune.api.dispatching.known import known_here
+from seqtune.api.dispatching.measuring import LOOK, measuring_on
+from seqtune.api.inputs import as_device
 from seqtune.data.dataset import Dataset
-from seqtune.data.journal.journal import Journal
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.matrix import most_helpful
 from seqtune.tuner.measuring.compared_times import LOOK as LOOK_OPTIONS
 from seqtune.tuner.measuring.deadline import Deadline
-from seqtune.tuner.measuring.runner import Runner
 
 SHAPES, CANDIDATES, SEED = 60, 64, 0
 FINALISTS = 8  # fastest candidates of each shape, which are compared again in rounds
@@ -67,10 +68,6 @@ def measure(product: Target, folder: Path) -> None:
 
     The candidates are those of a dispatch, of which the CANDIDATES stay that are expected to help most.
     """
-    from seqtune.api.dispatching.known import known_here
-    from seqtune.api.dispatching.measuring import LOOK, Measuring
-    from seqtune.api.inputs import as_device
-
     product.use()
     folder.mkdir(exist_ok=True)
     device, shapes = as_device(product.device), product.shapes()
@@ -78,16 +75,13 @@ def measure(product: Target, folder: Path) -> None:
     matrix = known.candidates()
     kept = sorted(most_helpful(matrix.slowness(), matrix.weights, CANDIDATES))
     candidates = [matrix.candidates[column] for column in kept]
-    with Journal(folder / f"{product.name}-matrix.sqlite") as records, Runner(device) as runner:
-        records.add_device(device)
-        runner.start()
-        measuring = Measuring(device, records, runner, Deadline(), runner.close)
+    with measuring_on(device, folder / f"{product.name}-matrix.sqlite", Deadline()) as measuring:
         for number, task in enumerate((each.task for each in known.tasks), 1):
             looks = measuring.looks(task)
             missing = [each for each in candidates if task.find(each) is not None and each not in looks]
-            for candidate, measurement in runner.measure(task.problem, missing, LOOK_OPTIONS):
+            for candidate, measurement in measuring.measurer.measure(task.problem, missing, LOOK_OPTIONS):
                 measuring.store(task, candidate, measurement, LOOK)
             looks = measuring.looks(task)
             measuring.compare(task, sorted(looks, key=lambda each: looks[each].seconds)[:FINALISTS])
             say(f"{number} of {len(shapes)}: {len(looks)} candidates of {task.problem.brief()} are measured")
-        Dataset.from_journal(records).write(product.path)
+        Dataset.from_journal(measuring.journal).write(product.path)

@@ -10,8 +10,10 @@ import math
 import platform
 import time
 import uuid
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Floats, Task
 from seqtune.tuner.measuring.compared_times import compare_all
 from seqtune.tuner.measuring.deadline import Deadline, OutOfTime
-from seqtune.tuner.measuring.runner import Measurer
+from seqtune.tuner.measuring.runner import Measurer, Runner
 from seqtune.tuner.measuring.timing import Options
 from seqtune.tuner.run.local_run import tune
 from seqtune.tuner.run.plan import Budget, Finals, TuningOptions
@@ -95,6 +97,15 @@ class Measuring:
         if self.deadline.is_over:
             raise OutOfTime("the time of the dispatch is over")
         return replace(options, budget=self.deadline.hard.left)
+
+
+@contextmanager
+def measuring_on(device: Device, journal: str | Path | None, deadline: Deadline) -> Iterator[Measuring]:
+    """Open a journal (None: the user's), and a worker for a device of this machine."""
+    with Journal(journal) as records, Runner(device) as runner:
+        records.add_device(device)
+        runner.start()
+        yield Measuring(device, records, runner, deadline, runner.close)
 
 
 class _Recording:

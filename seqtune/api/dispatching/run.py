@@ -124,22 +124,19 @@ def _dataset(path: Path) -> Dataset:
 def _measured(question: Question, shapes: Mapping[Problem, float], device: Device, deadline: Deadline,
               journal: str | Path | None) -> Dispatched:
     """Dispatch by measuring on a device of this machine."""
-    from seqtune.data.journal.journal import Journal
-    from seqtune.tuner.measuring.runner import Runner
     from seqtune.tuner.stop_request import interrupted_by_sigterm
 
-    from .measuring import Measuring
+    from .measuring import measuring_on
     from .stages import dispatch_measured
 
     check_own_journal(journal)
     check_measuring(device, shapes.keys(), instead="; existing times can be used (--data)")
-    with interrupted_by_sigterm(), Journal(journal) as records, Runner(device) as runner:
-        records.add_device(device)
-        runner.start()
+    with interrupted_by_sigterm(), measuring_on(device, journal, deadline) as measuring:
+        path = measuring.journal.path
         try:
-            return dispatch_measured(question, Measuring(device, records, runner, deadline, runner.close), shapes)
+            return dispatch_measured(question, measuring, shapes)
         except (KeyboardInterrupt, InterruptedTuning):
-            raise InterruptedTuning(f"stopped; all measurements are in {records.path}; run again to go on") from None
+            raise InterruptedTuning(f"stopped; all measurements are in {path}; run again to go on") from None
         except UnavailableError as error:
-            raise DeviceError(f"{device.name} is not available any more ({error}); all measurements are in "
-                              f"{records.path}; run again to go on") from None
+            raise DeviceError(f"{device.name} is not available any more ({error}); all measurements are in {path}; run "
+                              "again to go on") from None
