@@ -76,10 +76,15 @@ def live_rows(name: str, folder: Path) -> list[LiveRow]:
                 losses.setdefault(way, []).append(value)
             say(f"{number} of {len(known.tasks)}: {task.problem.brief()}: " + ", ".join(
                 f"{way} {math.exp(-values[-1]):.2f}" for way, values in losses.items()))
-    kernels = {way: count for count in COUNTS for way in (f"{count} kernels", f"{count} kernels, first two raced")}
+    kernels = {way: count for count in COUNTS for way in _ways(count)}
     return [LiveRow(way, kernels.get(way, 0), *costs.get(kernels.get(way, 0), (0, 0.0)),
                     math.exp(-float(np.mean(values))), float(np.mean(np.array(values) <= math.log(1.1))))
             for way, values in losses.items()]
+
+
+def _ways(count: int) -> tuple[str, str, str]:
+    """What is asked of so many kernels: the rule's first, the faster of its two in a race, the fastest of all."""
+    return f"{count} kernels", f"{count} kernels, first two raced", f"{count} kernels, fastest"
 
 
 def _predicted(known: Known) -> dict[Task, Configuration | None]:
@@ -93,17 +98,16 @@ def _predicted(known: Known) -> dict[Task, Configuration | None]:
 def _losses(measuring: Measuring, task: Task, dispatchers: Mapping[int, Dispatcher],
             predicted: Configuration | None) -> dict[str, float]:
     """log(time / best time) of each way on a fresh shape, from one contest."""
-    pairs: dict[str, list[Configuration]] = {}
-    for count, dispatcher in dispatchers.items():
-        choice = dispatcher.choose(task.problem)
-        pairs[f"{count} kernels"] = [dispatcher.members[each] for each in (choice.member, choice.second)
-                                     if each is not None]
-    times = contest(measuring, task, [*(each for pair in pairs.values() for each in pair), task.default,
-                                      *([predicted] if predicted else [])],
+    members = [each for dispatcher in dispatchers.values() for each in dispatcher.members]
+    times = contest(measuring, task, [*members, task.default, *([predicted] if predicted else [])],
                     TuningOptions(seed=SEED, seeds=seeds_for, slowness=slowness_for))
     picks: dict[str, Configuration | None] = {"default": task.default}
     if predicted is not None:  # some predictor knows the kernels
         picks["predicted for the shape"] = predicted
-    for way, pair in pairs.items():
-        picks |= {way: next(iter(pair), None), f"{way}, first two raced": raced(measuring, task, pair)}
+    for count, dispatcher in dispatchers.items():
+        choice = dispatcher.choose(task.problem)
+        pair = [dispatcher.members[each] for each in (choice.member, choice.second) if each is not None]
+        picks |= dict(zip(_ways(count), (
+            next(iter(pair), None), raced(measuring, task, pair),
+            min(dispatcher.members, key=lambda each: times.get(each, math.inf))), strict=True))
     return {way: loss(times.get(pick, math.inf), min(times.values())) for way, pick in picks.items()}
