@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seqtune.errors import ExpressionError
@@ -65,6 +65,7 @@ COLUMNS = st.sampled_from([(0, 1, 3, 12), (0.5, 1.0, 1.5, -4.4), (1, 1.5, 2, 3),
 
 
 @settings(max_examples=600, deadline=None)
+@example("(0 // 0)", ((0, 1),) * 3, [(0, 0, 0)])
 @given(TEXTS, st.tuples(COLUMNS, COLUMNS, COLUMNS), st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1))
 def test_columns_have_the_values_of_their_rows(text: str, values: tuple[tuple[Any, ...], ...],
                                                picks: list[tuple[int, ...]]) -> None:
@@ -81,6 +82,10 @@ def test_columns_have_the_values_of_their_rows(text: str, values: tuple[tuple[An
             with pytest.raises(ExpressionError):
                 np.broadcast_to(expression(columns), len(picks)).tolist()
             return
+    if not expression.names and None in expected:  # no column is read, so it is refused as over plain values
+        with pytest.raises(UndefinedError):
+            expression(columns)
+        return
     assert np.broadcast_to(expression(columns), len(picks)).tolist() == expected
 
 
