@@ -98,9 +98,9 @@ class Learner:
                 count = max(1, min(MOST_TREES, room // (((2 + (members + 1) // 2) << depth) + TREE_BYTES)))
                 if count >= FEWEST_TREES:
                     break
-            trees = boost(holding(tests, values), losses, count, depth)[0]
+            trees = boost(outcomes(tests, values), losses, count, depth)[0]
         else:
-            trees = [single(holding(tests, values), losses)]
+            trees = [single(outcomes(tests, values), losses)]
         used = np.unique([test for tree in trees for test in tree.tests]).astype(np.int64)
         kept = np.unique(tests[used, 0])
         numbered = [(int(np.searchsorted(kept, fact)), threshold) for fact, threshold in tests[used].tolist()]
@@ -270,7 +270,7 @@ def _tried(values: Whole, losses: Losses, facts: Sequence[int], most: int) -> tu
     if not len(tests):
         return tests, np.zeros(0)
     depth = min(FIRST_DEPTH, deepest(len(values)) + 1)
-    return tests, boost(holding(tests, values), losses, FIRST_TREES, depth)[1]
+    return tests, boost(outcomes(tests, values), losses, FIRST_TREES, depth)[1]
 
 
 def _cuts(column: Whole, most: int) -> Whole:
@@ -284,8 +284,8 @@ def _cuts(column: Whole, most: int) -> Whole:
     return np.asarray(low // 2 + high // 2 + (low % 2 + high % 2) // 2)
 
 
-def holding(tests: Whole, values: Whole) -> Held:
-    """Whether each test holds at each shape."""
+def outcomes(tests: Whole, values: Whole) -> Held:
+    """The outcome of each test at each shape."""
     return np.asarray(values[:, tests[:, 0]] > tests[:, 1], np.float32)
 
 

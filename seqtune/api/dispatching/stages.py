@@ -56,7 +56,7 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
         measuring.device, [each.task for each in known.tasks])
 
     if not known.answerings:
-        _search_some(question, known, measuring)
+        _search_shapes(question, known, measuring)
     candidates = known.candidates().candidates
     known.tasks = [replace(each, seconds=measuring.seconds(each.task)) for each in known.tasks]
     known.learn()
@@ -138,7 +138,7 @@ def choose_measured(known: Known, chooser: Chooser, measuring: Measuring, chosen
             return chosen, complete
 
 
-def _search_some(question: Question, known: Known, measuring: Measuring) -> None:
+def _search_shapes(question: Question, known: Known, measuring: Measuring) -> None:
     """Search some shapes, drawn by weight, so that trees learn from what is measured."""
     count = min(max(2, len(known.tasks) // LEARNING), len(known.tasks))
     rows = np.random.default_rng(question.seed).choice(len(known.tasks), count, replace=False, p=known.weights)

@@ -75,6 +75,8 @@ def test_guards_of_strangers_kernels_agree_with_their_spaces(example: str) -> No
     ranges = [f"{each.name}={','.join(map(str, each.choices or each.numbers)) or f'{each.low}..{min(each.high, 2048)}'}"
               for each in operation(work).features if not each.number]
     check(Domain.parse(operation(work), ranges), [library.kernel(name) for name in library.table], DEVICES["opencl"])
+
+
 MEMBER: dict[str, Setting] = {"tile": 8, "word": "x", "k": 2}
 
 
