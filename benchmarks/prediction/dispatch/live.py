@@ -83,7 +83,7 @@ def live_rows(name: str, folder: Path) -> list[LiveRow]:
 
 
 def _ways(count: int) -> tuple[str, str, str]:
-    """What is asked of so many kernels: the rule's first, the faster of its two in a race, the fastest of all."""
+    """The ways to use so many kernels: the rule's first, the faster of its two in a race, the fastest of all."""
     return f"{count} kernels", f"{count} kernels, first two raced", f"{count} kernels, fastest"
 
 
@@ -105,8 +105,7 @@ def _losses(measuring: Measuring, task: Task, dispatchers: Mapping[int, Dispatch
     if predicted is not None:  # some predictor knows the kernels
         picks["predicted for the shape"] = predicted
     for count, dispatcher in dispatchers.items():
-        choice = dispatcher.choose(task.problem)
-        pair = [dispatcher.members[each] for each in (choice.member, choice.second) if each is not None]
+        pair = dispatcher.order(task.problem)[:2]
         picks |= dict(zip(_ways(count), (
             next(iter(pair), None), raced(measuring, task, pair),
             min(dispatcher.members, key=lambda each: times.get(each, math.inf))), strict=True))
