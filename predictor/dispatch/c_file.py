@@ -14,7 +14,7 @@ from ..c_source.file import runtime
 from ..c_source.names import NameTable, comment, feature_kind, identifier, literal
 from ..c_source.public_names import check_prefix, with_prefix
 from .dispatcher import Dispatcher
-from .domain import Span
+from .domain import Domain, Span
 from .facts import LARGEST, UNKNOWN
 from .program import Program, summary
 from .rule import LEVELS, Rule, Tree
@@ -106,10 +106,11 @@ int seqtune_race(seqtune_races *races, const seqtune_shape *shape,
 """
 
 
-def _source(dispatcher: Dispatcher, program: Program) -> str:
-    table, read, cases = NameTable(Words(), 0), list[str](), list[str]()
+def _reading(program: Program, domain: Domain, table: NameTable) -> list[str]:
+    """The statements that read a shape, and return 0 where it is outside of the domain; the table gets its names."""
+    read: list[str] = []
     for feature in program.features:
-        values, name = dispatcher.domain.ranges[feature.name], identifier(feature.name)
+        values, name = domain.ranges[feature.name], identifier(feature.name)
         assert isinstance(values, tuple)
         numbers = [value for value in values if isinstance(value, int | float)]
         slot = table.add(feature.name, feature_kind(feature), max(map(abs, numbers), default=0.0),
@@ -128,6 +129,12 @@ def _source(dispatcher: Dispatcher, program: Program) -> str:
         read += table.assign(name, expression)
     for condition in program.inside:
         read += table.refuse_unless(condition, "0")
+    return read
+
+
+def _source(dispatcher: Dispatcher, program: Program) -> str:
+    table, cases = NameTable(Words(), 0), list[str]()
+    read = _reading(program, dispatcher.domain, table)
     facts = [line for number, expression in enumerate(program.facts) for line in _fact(table, number, expression)]
     for number, guard in enumerate(program.guards):
         conditions = [f"    {line}" for condition in guard for line in table.refuse_unless(condition, "0")]
