@@ -8,10 +8,11 @@ to the Bootstrap, 12.5), because losses are skewed: most are near 0, and a few a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqtune.kernels.task import Floats
 from seqtune.tuner.strategies.droplet import incomplete_beta
@@ -57,6 +58,14 @@ class Bound:
                 f"({self.low:.3f} to {self.high:.3f})")
 
 
+class Losses(NamedTuple):
+    """The losses of a dispatcher on a shape that it did not learn from, log(time / best time)."""
+
+    first: float
+    raced: float | None  # of the faster one of the first two, each timed once; None: there was no race
+    sure: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The bounds of the three ways to use a dispatcher."""
@@ -66,11 +75,12 @@ class Bounds:
     sure: Bound | None  # the rule's first member where it is sure; None for fewer than FEWEST shapes
 
     @classmethod
-    def of(cls, first: Floats, raced: Floats | None, sure: NDArray[np.bool_], factor: float = 1.1,
-           seed: int = 0) -> Bounds:
-        """The bounds from losses of fresh shapes, (shape,), and a mask of those where the rule is sure."""
-        return cls(Bound.of(first, factor, seed), None if raced is None else Bound.of(raced, factor, seed),
-                   Bound.of(first[sure], factor, seed) if sure.sum() >= FEWEST else None)
+    def of(cls, losses: Sequence[Losses], factor: float = 1.1, seed: int = 0) -> Bounds | None:
+        """The bounds from the losses of fresh shapes; None for fewer than FEWEST of them."""
+        rule, raced, sure = (Bound.of(np.array(part), factor, seed) if len(part) >= FEWEST else None for part in (
+            [each.first for each in losses], [each.raced for each in losses if each.raced is not None],
+            [each.first for each in losses if each.sure]))
+        return None if rule is None else cls(rule, raced, sure)
 
 
 def least_share(within: int, count: int) -> float:

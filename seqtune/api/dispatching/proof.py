@@ -9,15 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
-
-import numpy as np
 
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import seeds_for, slowness_for
-from seqtune.predictor.dispatch.bound import FEWEST, Bounds
+from seqtune.predictor.dispatch.bound import Losses
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.matrix import WORST
 from seqtune.tuner.measuring.deadline import OutOfTime
@@ -30,23 +27,6 @@ from .choosing import Question
 from .measuring import TRIALS, Measuring
 
 FINALISTS = 3  # fastest trials of a fresh shape that are compared with the members
-
-
-class Losses(NamedTuple):
-    """The losses of a dispatcher on a shape that it did not learn from, log(time / best time)."""
-
-    first: float
-    raced: float | None  # of the faster one of the first two, each timed once; None: there was no race
-    sure: bool
-
-
-def bounds_of(losses: Sequence[Losses], factor: float, seed: int) -> Bounds | None:
-    """The bounds that follow from losses on shapes; None if there are fewer than FEWEST shapes."""
-    if len(losses) < FEWEST:
-        return None
-    raced = [each.raced for each in losses if each.raced is not None]
-    return Bounds.of(np.array([each.first for each in losses]), np.array(raced) if raced else None,
-                     np.array([each.sure for each in losses]), factor, seed)
 
 
 def measure_fresh(question: Question, measuring: Measuring, problems: Sequence[Problem],

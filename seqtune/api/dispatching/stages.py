@@ -15,7 +15,7 @@ from seqtune.kernels.files import write_whole
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.task import Floats
-from seqtune.predictor.dispatch.bound import FEWEST
+from seqtune.predictor.dispatch.bound import FEWEST, Bounds, Losses
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.matrix import matrix_of
 from seqtune.predictor.dispatch.members import generalises
@@ -29,7 +29,7 @@ from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import Measuring
 from .outputs import ENDINGS, NAME, write_files
 from .page import page
-from .proof import Losses, bounds_of, loss, measure_fresh
+from .proof import loss, measure_fresh
 from .results import Dispatched, Measured, OwnKernel, Served
 from .sizes import ObjectSizes
 
@@ -201,7 +201,7 @@ def _finished(chooser: Chooser, chosen: Chosen, losses: Sequence[Losses], notes:
     names = [f"{number}: {member.kernel} {member.brief()}" for number, member in enumerate(dispatcher.members)]
     result = Dispatched(
         question.operation.name, chooser.device.name, question.goal.kind, chosen.sets, served,
-        dispatcher.rule.text(names), chosen.losses, bounds_of(losses, question.goal.factor, question.seed),
+        dispatcher.rule.text(names), chosen.losses, Bounds.of(losses, question.goal.factor, question.seed),
         _deserving(chosen), unsure,
         Measured(len(matrix.problems), len(matrix.candidates), matrix.known, measured, complete), (),
         (*notes, *_notes(question, chosen, len(losses))))

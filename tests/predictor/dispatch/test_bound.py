@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from seqtune.predictor.dispatch.bound import Bound, Bounds, least_share, mean_interval
+from seqtune.predictor.dispatch.bound import Bound, Bounds, Losses, least_share, mean_interval
 
 RESAMPLINGS = 200
 
@@ -45,10 +45,13 @@ def test_equal_losses_promise_no_more_than_was_seen() -> None:
 
 
 def test_the_part_where_a_rule_is_sure_has_its_own_bound() -> None:
-    first, raced = np.array([0.0, 0.5, 0.02, 0.4] * 4), np.array([0.0, 0.1, 0.02, 0.0] * 4)
-    bounds = Bounds.of(first, raced, np.array([True, False, True, False] * 4))
+    losses = [Losses(0.0, 0.0, True), Losses(0.5, 0.1, False), Losses(0.02, 0.02, True), Losses(0.4, 0.0, False)] * 4
+    bounds = Bounds.of(losses)
+    assert bounds is not None
     assert bounds.sure is not None
     assert bounds.raced is not None
     assert (bounds.rule.within, bounds.raced.within, bounds.sure.within, bounds.sure.shapes) == (8, 12, 8, 8)
-    hardly = Bounds.of(first, raced, np.arange(16) < 7)
-    assert hardly.sure is None, "seven shapes say too little"
+    hardly = Bounds.of([each._replace(raced=None, sure=number < 7) for number, each in enumerate(losses)])
+    assert hardly is not None
+    assert hardly.raced is hardly.sure is None, "there was no race, and seven shapes say too little"
+    assert Bounds.of(losses[:7]) is None
