@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +77,9 @@ def rule_rows(times: SolverTimes, seed: int) -> list[RuleRow]:
     clustered = centres(slowness[fit])
     rows.append(_row("Lawson's clusters and tree", slowness[test][:, clustered],
                      label_tree(plain[fit], slowness[fit][:, clustered], plain[test])))
+    if is_installed("helion"):
+        chosen, scores = helion_rule(plain[fit], slowness[fit], plain[test])
+        rows.append(_row("Helion's set and rule", slowness[test][:, chosen], scores))
     return rows
 
 
@@ -146,6 +150,32 @@ def centres(slowness: Floats) -> list[int]:
     count = min(MEMBERS, len(np.unique(speed, axis=0)))
     labels = KMeans(count, n_init=10, random_state=SEED).fit_predict(speed)
     return list(dict.fromkeys(int(speed[labels == label].mean(axis=0).argmax()) for label in range(count)))
+
+
+def helion_rule(values: Floats, slowness: Floats, asked: Floats) -> tuple[list[int], Floats]:
+    """Solvers and a rule by Helion's package, with its own defaults: the set, and 0 for the rule's choice, else 1.
+
+    It has no second choice. A solver that is missing has no time, as there where a configuration is not valid.
+    """
+    from helion.autotuner.decision_tree_backend import DecisionTreeBackend
+    from helion.autotuner.heuristic_generator import PerformanceTarget, ShapeConfigData, select_config_subset
+    from helion.runtime.config import Config
+
+    names = [f"key_{number}" for number in range(values.shape[1])]  # its names of positional arguments
+    configs = [Config(solver=number) for number in range(slowness.shape[1])]
+    data = ShapeConfigData(
+        "solvers", [dict(zip(names, row, strict=True)) for row in values.tolist()],
+        np.where(slowness < WORST, np.exp(slowness), np.inf), configs, list(map(str, range(len(values)))),
+        list(map(str, range(len(configs)))))
+    data.selected_config_indices, _ = select_config_subset(data, PerformanceTarget(max_configs=MEMBERS, verbose=False))
+    chosen: list[int] = data.selected_config_indices
+    written: dict[str, Any] = {}
+    exec(DecisionTreeBackend().generate_heuristic(  # the file that Helion would import
+        "solvers", data, [configs[each] for each in chosen], names).generated_code, written)
+    scores = np.ones((len(asked), len(chosen)))
+    for row, features in enumerate(asked.tolist()):
+        scores[row, written["key_solvers"](*features)] = 0.0
+    return chosen, scores
 
 
 BASELINES: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
