@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -115,17 +116,18 @@ def test_fresh_shapes_are_judged_against_the_best_of_a_search(first: tuple[Path,
 
 
 def test_the_same_call_again_measures_nothing_and_a_language_that_cannot_write_the_rule_has_no_file(
-        first: tuple[Path, Dispatched, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+        first: tuple[Path, Dispatched, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> str:
         raise MisuseError("no words for it")
 
     monkeypatch.setattr(outputs, "python_file", refuse)
     monkeypatch.setattr(outputs, "c_file", refuse)
     again = SyntheticMeasurer()
-    result = run(first[0], again, fresh=9)
+    folder = copytree(first[0], tmp_path / "again")
+    result = run(folder, again, fresh=9)
     assert (again.alone, again.together, result.measuring.measured) == ([], [], 0)
     assert result.losses == first[1].losses
-    assert {path.name for path in (first[0] / "out").iterdir()} == {"dispatch.json", "dispatch.html"}
+    assert {path.name for path in (folder / "out").iterdir()} == {"dispatch.json", "dispatch.html"}
     page = result.files[-1].read_text()
     assert "no C file is written: no words for it" in page
     assert "no Python file is written: no words for it" in page
@@ -299,8 +301,8 @@ def _planted(folder: Path, seconds: list[list[float]], kernels: int | None = Non
                    [candidates[1]] * len(shapes)), matrix
 
 
-def test_drawn_shapes_teach_the_rule_and_are_never_measured_or_told(first: tuple[Path, Dispatched, list[str]],
-                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawn_shapes_teach_the_rule_and_are_never_measured_or_told(
+        first: tuple[Path, Dispatched, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matrices = list[Matrix]()
     choose = Chooser.choose
 
@@ -310,7 +312,7 @@ def test_drawn_shapes_teach_the_rule_and_are_never_measured_or_told(first: tuple
 
     monkeypatch.setattr(Chooser, "choose", spied)
     with registered():
-        again = run(first[0], SyntheticMeasurer())
+        again = run(copytree(first[0], tmp_path / "again"), SyntheticMeasurer())
     taught, drawn = matrices[0], matrices[0].weights == 0
     assert drawn.sum() == 20
     assert np.isnan(taught.seconds[taught.valid & drawn[:, None]]).all()
