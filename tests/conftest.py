@@ -213,6 +213,7 @@ def label_parts(label_data: Dataset) -> Parts:
 @pytest.fixture(scope="session")
 def label_checkpoint(label_data: Dataset) -> Path:
     """The folder of a checkpoint that learned from those labels for seconds."""
+    pytest.importorskip("torch", reason="PyTorch is not installed: make develop")
     from tests.support import label_toys
 
     return made_once("labels", lambda folder: label_toys.trained(label_data, folder))
