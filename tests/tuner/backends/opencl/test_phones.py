@@ -96,6 +96,8 @@ def limited(request: pytest.FixtureRequest, backend: OpenCLBackend) -> Iterator[
 
 
 @pytest.mark.device
+@pytest.mark.slow
+@pytest.mark.anywhere
 def test_proposals_are_right_within_the_limits_of_their_compiled_kernels(
         limited: tuple[Phone, PhoneLimits, OpenCLCalls]) -> None:
     phone, limits, calls = limited
