@@ -14,6 +14,7 @@ SYSTEMS = {"Darwin:arm64": ("darwin", "llvm:neon:"), "Darwin:x86_64": ("darwin",
 
 
 @pytest.mark.slow
+@pytest.mark.anywhere
 def test_everything_is_imported_there_and_devices_are_listed() -> None:
     done = subprocess.run([sys.executable, "-m", "tests.support.other_system", *SYSTEMS], cwd=ROOT,
                           capture_output=True, text=True, check=False)
