@@ -8,9 +8,10 @@ shape) the sets chosen this way lose 0.001 to those of the whole matrix, on aver
 they lose 0.002, without further challengers 0.003, and without the correction 0.003.
 
 A quarter of the cells is kept for the members that are chosen then, which are measured on all shapes, because a rule
-learns badly from what is only expected: for eight kernels of a product it reaches 0.969 of the best speed instead of
-0.917 where nothing is kept, and the fastest of them 0.982 instead of 0.983 (`python -m benchmarks dispatch`, part
-`budget`; the share was chosen on that matrix).
+learns badly from what is only expected: for eight kernels of a product it reached 0.969 of the best speed instead of
+0.917 where nothing is kept, and the fastest of them 0.982 instead of 0.983. Since drawn shapes teach the rule, too, it
+reaches 0.976, and 0.973 where a tenth is kept (`python -m benchmarks dispatch`, part `budget`; the share was chosen on
+that matrix).
 """
 
 from __future__ import annotations
