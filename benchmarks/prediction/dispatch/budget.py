@@ -23,6 +23,7 @@ from seqtune.api.dispatching.stages import DRAWN, choose_measured
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Measurement, Record, Status
+from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.row_index import Numbers
@@ -56,12 +57,8 @@ class BudgetRow:
 
 def budget_row(product: Target) -> BudgetRow:
     """Dispatch with a part of a product's matrix, with all of it, and without a fifth of its shapes in turn."""
-    product.use()
-    data = read_dataset(product.path)
-    device = data.device(None)
-    tasks = tasks_in_data(data, device, product.operation, None)
-    measured = {each.task[number] for each in tasks for number in np.flatnonzero(~np.isnan(each.seconds)).tolist()}
-    candidates = sorted(measured, key=lambda each: (each.kernel, each.key))
+    tasks, candidates = recorded(product)
+    device = tasks[0].device
     problems, times = [each.problem for each in tasks], {each.problem: each.seconds for each in tasks}
     question = Question(operation(product.operation), Goal(), KERNELS, product.domain, 0, 0, None, Path(), silent, say)
     drawn = product.served().draw(DRAWN, np.random.default_rng(0), problems)
@@ -83,6 +80,15 @@ def budget_row(product: Target) -> BudgetRow:
         *(math.exp(-float(weights.dot(_picked(each, whole, each.dispatcher.choose_many(
             ProblemColumns.of(whole.problems)).members)))) for each in (full, part)),
         *(math.exp(-float(np.concatenate(losses).mean())) for losses in (firsts, seconds)))
+
+
+def recorded(product: Target) -> tuple[list[MeasuredTask], list[Configuration]]:
+    """The measured tasks and the candidates of a product's matrix."""
+    product.use()
+    data = read_dataset(product.path)
+    tasks = tasks_in_data(data, data.device(None), product.operation, None)
+    measured = {each.task[number] for each in tasks for number in np.flatnonzero(~np.isnan(each.seconds)).tolist()}
+    return tasks, sorted(measured, key=lambda each: (each.kernel, each.key))
 
 
 def replayed(tasks: Sequence[MeasuredTask]) -> RecordedMeasurer:

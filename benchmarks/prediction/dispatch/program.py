@@ -1,11 +1,12 @@
 """Few kernels for all shapes, on data that were not made for it: `python -m benchmarks dispatch --miopen FOLDER`.
 
-FOLDER holds MIOpen's find-dbs. The part `sets` compares the sets of members with the best ones, at 1 to 10 members. The
-part `rules` judges rules for six members on a quarter of the problems that they did not see, beside other people's
-ways, on three splits of the problems. The other parts need no FOLDER: `validity` counts invalid answers over a million
-random shapes and corners of domains, and `budget` compares what a dispatch makes of a part of a product's matrix
-with what it makes of all of it. These two measure here, and go on where they ended: `--measure PRODUCT` makes such a
-matrix, and the part `live`, which runs only if it is named, compares kernels on fresh shapes.
+FOLDER holds MIOpen's find-dbs. The part `sets` compares the sets of members with the best ones, at 1 to 10 members, on
+these and on the matrices of two products. The part `rules` judges rules for six members on a quarter of the problems
+that they did not see, beside other people's ways, on three splits of the problems. The other parts need no FOLDER:
+`validity` counts invalid answers over a million random shapes and corners of domains, and `budget` compares what a
+dispatch makes of a part of a product's matrix with what it makes of all of it. Two things measure here, and go on where
+they ended: `--measure PRODUCT` makes such a matrix, and the part `live`, which runs only if it is named, compares
+kernels on fresh shapes.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ import numpy as np
 from benchmarks.common.program import OneLineParser, several
 from benchmarks.common.progress import say
 from benchmarks.common.report import markdown
+from seqtune.api.dispatching.known import Known, shares
+from seqtune.kernels.problem_sets.columns import ProblemColumns
 
-from .budget import BudgetRow, budget_row
+from .budget import BudgetRow, budget_row, recorded
 from .find_dbs import RULES, SETS, solver_times
 from .live import TARGETS as LIVE
 from .live import LiveRow, live_rows
@@ -38,10 +41,18 @@ PARTS = ("sets", "rules", "validity", "budget", "live")
 
 
 def set_part(folder: Path) -> Iterator[tuple[str, str, Any]]:
-    """The title, the table and the JSON of each find-db's sets."""
+    """The title, the table and the JSON of the sets of each find-db and of each product's matrix."""
     for part in SETS:
-        rows = set_rows(solver_times(folder, part))
+        times = solver_times(folder, part)
+        rows = set_rows(times.matrix, times.columns)
         yield f"Sets: {part}", table(SetRow, rows), list(map(asdict, rows))
+    for product in PRODUCTS.values():
+        if product.path.is_file():
+            tasks, candidates = recorded(product)
+            matrix = Known(tasks[0].device, tasks, shares([1.0] * len(tasks))).matrix(candidates)
+            rows = set_rows(matrix, ProblemColumns.of(matrix.problems),
+                            [feature.name for feature in product.served().varying])
+            yield f"Sets: {product.name}", table(SetRow, rows), list(map(asdict, rows))
 
 
 def rule_part(folder: Path) -> Iterator[tuple[str, str, Any]]:

@@ -14,19 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqtune.kernels.expression import Expression
+from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.task import Floats
 from seqtune.predictor.dispatch.facts import Fact, fact_columns
 from seqtune.predictor.dispatch.goal import Goal
-from seqtune.predictor.dispatch.matrix import WORST, most_helpful
+from seqtune.predictor.dispatch.matrix import WORST, Matrix, most_helpful
 from seqtune.predictor.dispatch.members import choose_members
 from seqtune.predictor.dispatch.rule import Whole
-
-from .find_dbs import SolverTimes
 
 MOST = 10
 CLOSE = 0.002  # of the best speed: how close a chosen set must be to the best one
 SECONDS = 60.0  # for one integer program; a bound that is not proved by then is a bound all the same
-FEATURES = ("n", "c", "h", "k", "r", "stride_h", "out_h")  # the facts of the rules: here, the sets are judged
+FEATURES = ("n", "c", "h", "k", "r", "stride_h", "out_h")  # the facts of rules of find-dbs: here, the sets are judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,13 @@ class SetRow:
     holds: bool  # whether the chosen set is CLOSE to the best one
 
 
-def set_rows(times: SolverTimes) -> list[SetRow]:
-    """Compare the sets of 1 to MOST members."""
-    facts = tuple(Fact(name, Expression(name)) for name in FEATURES)
-    values = fact_columns(facts, times.columns)
-    slowness, weights = times.matrix.slowness(), times.matrix.weights
+def set_rows(matrix: Matrix, columns: ProblemColumns, features: Sequence[str] = FEATURES) -> list[SetRow]:
+    """Compare the sets of 1 to MOST members of a matrix, whose problems are also given as columns."""
+    facts = tuple(Fact(name, Expression(name)) for name in features)
+    values = fact_columns(facts, columns)
+    slowness, weights = matrix.slowness(), matrix.weights
     rows = []
-    for step in choose_members(times.matrix, MOST, Goal(), lambda members: (facts, values)):
+    for step in choose_members(matrix, MOST, Goal(), lambda members: (facts, values)):
         chosen, exchanged, best = (_share(slowness, members) for members in (
             step.members, swapped(slowness, most_helpful(slowness, weights, step.kernels)),
             best_set(slowness, step.kernels)))

@@ -68,7 +68,7 @@ def test_the_rows_of_a_planted_find_db(tmp_path: Path) -> None:
     skip_without("scipy")
     write_find_db(tmp_path)
     times = solver_times(tmp_path, PART)
-    assert all(row.holds for row in set_rows(times))
+    assert all(row.holds for row in set_rows(times.matrix, times.columns))
     ours = rule_rows(times, 0)[0]
     assert ours.first == pytest.approx(1.0, abs=0.02)
     assert ours.two == ours.oracle == pytest.approx(1.0)
