@@ -183,12 +183,13 @@ class Chooser:
         """The choice of these members, with the rule that the shapes teach."""
         goal = self.question.goal
         facts, values = self._facts(matrix, ProblemColumns.of(matrix.problems), members)
-        rule = Learner(values, matrix.slowness()[:, members], matrix.weights, goal, facts, seed=self.question.seed,
+        slowness = matrix.slowness()
+        rule = Learner(values, slowness[:, members], matrix.weights, goal, facts, seed=self.question.seed,
                        valid=matrix.valid[:, members]).rule()
         dispatcher = Dispatcher.of([self.candidates[each] for each in members], self.kernels, self.device, rule,
                                    self.domain)
-        matrix = matrix.asked
-        slowness, rows = matrix.slowness(), np.arange(len(matrix.problems))
+        slowness, matrix = slowness[matrix.weights > 0], matrix.asked
+        rows = np.arange(len(matrix.problems))
         answers = dispatcher.choose_many(ProblemColumns.of(matrix.problems))
         picked = np.where(answers.members >= 0, slowness[:, members][rows, answers.members], WORST)
         losses = {"rule": goal.loss(picked, matrix.weights),

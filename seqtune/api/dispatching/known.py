@@ -80,9 +80,10 @@ class Known:
             known = {problem: asked for problem, asked in answered.items()
                      if asked.checkpoint is not None and asked.checkpoint.experts}
             self.answerings, tasks = {**known, **self.answerings}, [asked.task for asked in known.values()]
-        for problem in () if self.answerings else problems:
-            with suppress(KernelError):
-                tasks.append(Task.of(problem, self.device))
+        else:
+            for problem in problems:
+                with suppress(KernelError):
+                    tasks.append(Task.of(problem, self.device))
         self.drawn = [MeasuredTask(task, np.broadcast_to(np.nan, len(task))) for task in tasks]
 
     def with_drawn(self, matrix: Matrix) -> Matrix:

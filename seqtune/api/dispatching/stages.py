@@ -52,8 +52,7 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
                        question.note)
     known.draw(_drawn(question, domain, [*shapes]), question.checkpoint)
     question.progress(f"shapes: {len(known.tasks)} of {question.operation.name} on {measuring.device.name}")
-    sizes = None if question.bytes is None else ObjectSizes.of(
-        measuring.device, [each.task for each in known.tasks])
+    sizes = _sizes(question, known)
 
     if not known.answerings:
         _search_shapes(question, known, measuring)
@@ -107,8 +106,7 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
     known.draw(_drawn(question, domain, [each.problem for each in known.tasks]) if tasks else [], None)
     matrix = known.candidates() if solvers is None else solvers.take(rest)
     chooser = Chooser(question, device, known.kernels, domain, matrix.candidates,
-                      [each.task.default for each in known.tasks],
-                      None if question.bytes is None else ObjectSizes.of(device, [each.task for each in known.tasks]))
+                      [each.task.default for each in known.tasks], _sizes(question, known))
     question.progress(f"shapes: {len(inside)} of {name} on {device.name} with {len(matrix.candidates)} candidates, "
                       f"from existing times; {len(held)} of them are held out for the bound")
     chosen = chooser.choose(known.with_drawn(matrix), Deadline())
@@ -156,6 +154,11 @@ def _search_shapes(question: Question, known: Known, measuring: Measuring) -> No
         question.note("the time did not reach for a search from which trees learn, so there are few candidates; give "
                       "more time (--minutes), or a checkpoint")
     known.learn()
+
+
+def _sizes(question: Question, known: Known) -> ObjectSizes | None:
+    """The sizes of the kernels' objects, if their bytes are limited. Raises MisuseError if nothing tells them."""
+    return None if question.bytes is None else ObjectSizes.of(known.device, [each.task for each in known.tasks])
 
 
 def _drawn(question: Question, domain: Domain, near: Sequence[Problem]) -> list[Problem]:
