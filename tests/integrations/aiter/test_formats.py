@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 
 import pandas as pd
 import pytest
@@ -136,7 +137,7 @@ def test_a_dispatch_fills_the_shapes_that_the_data_lack_and_aiters_reader_finds_
         f"gfx942,304,32,1280,8192,ck,2,{SMALL}\n"  # what the data chose
         f"gfx942,304,128,1280,8192,ck,0,{LARGE}\n")
     assert report["left out"] == [{"rows": 1, "reason": "no kernel of the dispatch is proved valid"}]
-    assert report["environment"] == f"AITER_CONFIG_GEMM_A8W8_BLOCKSCALE={written}"
+    assert report["environment"] == f"AITER_CONFIG_GEMM_A8W8_BLOCKSCALE={quote(str(written))}"
     again, skipped = read(written)
     assert (chosen(again), skipped) == ({8: SMALL, 32: SMALL, 128: LARGE}, {})
 

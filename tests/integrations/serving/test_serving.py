@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_files_of_a_model_are_written_read_and_written_again(
     report = json.loads(capsys.readouterr().out)
     files = {path.relative_to(out): path.read_text() for path in out.rglob("*.json")}
     assert len(files) == len(report["files"])
-    assert report["environment"].endswith(f"={out}")
+    assert report["environment"].endswith(f"={quote(str(out))}")
     assert "linear/*.json" in report["copy"]
     for text in files.values():
         assert [int(tokens) for tokens in json.loads(text)] == [1, 64, 2048]
