@@ -24,6 +24,7 @@ from seqtune.kernels.problem import Problem
 from seqtune.networks.selection.choices import Choice
 from seqtune.networks.selection.selection import LayerPredictor
 from seqtune.tuner.backends.llvm.cores import usable_cpus
+from tests.support.installation.optional import skip_without_semaphores
 from tests.support.llvm import needs_llvm
 from tests.support.torch_models import norm_net, same
 
@@ -276,6 +277,7 @@ def test_bf16_weights_on_a_cpu_that_does_not_multiply_them_go_to_the_fallback(
 
 def test_a_forked_process_computes_without_the_threads_of_its_parent(compiled: Compiler) -> None:
     """A worker of a DataLoader is such a process; it gives PyTorch one thread."""
+    skip_without_semaphores()
     model, x = mlp(), torch.randn(5, 8)
     torch.set_num_threads(2)
     fast = optimize(model, x, verify=False)
