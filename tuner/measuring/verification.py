@@ -62,7 +62,8 @@ class OverBudget(Exception):
     """
 
     def __init__(self, seconds: float, ended: bool = False) -> None:
-        super().__init__(f"the fewest measurements take {'more than' if ended else 'about'} {seconds:.1f} s here")
+        super().__init__(f"the fewest measurements take {'more than' if ended else 'about'} "
+                         f"{seconds:.{1 if seconds >= 0.1 else 3}f} s here")
         self.seconds = seconds
 
 
