@@ -109,6 +109,8 @@ def _write(out: Path, *, data: Path | None, checkpoint: str | Path | None, shape
                    if not listed or key[1] in listed}
     files: defaultdict[str, list[Mapping[str, object]]] = defaultdict(list)
     left_out = Counter[str]()
+    if missing := len(listed.keys() - {problem for _, problem in chosen}):
+        left_out["the data have no choice of aiter's for them"] = missing
     for (device, problem), choice in chosen.items():
         try:
             name, cells = _line(device, problem, choice)
@@ -117,7 +119,7 @@ def _write(out: Path, *, data: Path | None, checkpoint: str | Path | None, shape
             left_out[str(error)] += 1
     reasons = [{"rows": count, "reason": reason} for reason, count in left_out.items()]
     if not files:
-        raise MisuseError(f"there is no choice of aiter's to write ({next(iter(left_out), 'for these shapes')})")
+        raise MisuseError(f"there is no choice of aiter's to write ({next(iter(left_out), 'the data have none')})")
     existing = next((out / name for name in files if (out / name).exists()), None)
     if existing is not None and not force:
         raise MisuseError(f"{existing} exists; --force overwrites files")
@@ -141,7 +143,7 @@ def _recorded(data: Dataset) -> dict[_Product, Configuration]:
 def _line(device: Device, problem: Problem, choice: Configuration | None) -> tuple[str, Mapping[str, object]]:
     """The name of the file of a choice, and its row. Raises FormatError if aiter would not find or understand it."""
     if choice is None:
-        raise FormatError("no kernel of the dispatch is proved valid")
+        raise FormatError("the shape is outside of the dispatch's domain, or none of its kernels is proved valid there")
     kind, name = choice.kernel.removeprefix(f"{BACKEND}."), name_of(dict(choice.settings))
     if kind not in _BY_NAME:
         raise FormatError(f"aiter does not find kernels of {kind} by name")

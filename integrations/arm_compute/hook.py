@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from seqtune.errors import MisuseError, shown
+from seqtune.kernels.files import check_path
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 
 __all__ = ["mlgo_file"]
@@ -32,12 +33,14 @@ def mlgo_file(dispatcher: str | Path, gpu: str, cores: int) -> str:
     rule of at most one tree that compares m, n and k can be written, and only kernels that are valid in the whole
     domain; what the library computes outside of it, nobody chose. Raises MisuseError.
     """
+    check_path("dispatcher", dispatcher or "")
     chosen = Dispatcher.load(dispatcher)
     rule, fixed = chosen.rule, chosen.domain.fixed
     names = [fact.expression.text for fact in rule.facts]
     kind = next((kind for kind, settings in CONFIGS.items()
                  if all({*settings} == {name for name, _ in member.settings} for member in chosen.members)), None)
-    if not re.fullmatch("[a-z][a-z0-9]*", gpu) or isinstance(cores, bool) or not 0 < cores < LARGEST_NUMBER:
+    named = isinstance(gpu, str) and re.fullmatch("[a-z][a-z0-9]{0,39}", gpu, re.ASCII)
+    if not named or type(cores) is not int or not 0 < cores < LARGEST_NUMBER:
         raise MisuseError(f"gpu={shown(gpu)} with cores={shown(cores)}; name a GPU as the library does (g76) and its "
                           "number of cores")
     reasons = {

@@ -107,7 +107,8 @@ class Dispatcher:
         if not self.promised or self.fallback is not None:
             return ""
         within = [[each.text for each in guard.conditions if not self.domain.proves([each])] for guard in self.guards]
-        served = dict.fromkeys(" and ".join(f"({text})" for text in texts) or "True" for texts in within)
+        weakest = [texts for texts in within if not any({*other} < {*texts} for other in within)]
+        served = dict.fromkeys(" and ".join(f"({text})" for text in texts) or "True" for texts in weakest)
         if not any(guard.reads and None in self.domain.ranges.values() for guard in self.guards):
             try:
                 if self.domain.proves([Expression(" or ".join(f"({text})" for text in served))]):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from seqtune.data.formats.options import FormatOption, Kind, flag_of, unknown_option
 from seqtune.data.formats.table import FORMATS, entry_of, find_files, format_of
 from seqtune.kernels.devices.device import Device
+from seqtune.kernels.files import check_path
 from seqtune.kernels.say import Say
 from seqtune.predictor.predictors import cached_checkpoint
 
@@ -81,6 +82,7 @@ def serve_files(out: str | Path, server: str, *, force: bool = False, **options:
     `checkpoint` predicts their content (None: the predictor that answers for Triton). For `aiter` it is a dispatch.
     Raises MisuseError for an option that the server's format does not have.
     """
+    check_path("out", out)
     answered: dict[str, dict[str, None]] = {}
     report = _write("serve", server, Path(out), force, options,
                     {"proposer": lambda checkpoint: _proposer(checkpoint, answered), "members": _members})

@@ -19,6 +19,7 @@ from seqtune.api.dispatching.choosing import Chooser, Chosen, Question
 from seqtune.api.dispatching.filling import fill
 from seqtune.api.dispatching.known import Known, known_here, tasks_in_data
 from seqtune.api.dispatching.measuring import Measuring
+from seqtune.api.dispatching.run import PREFIX
 from seqtune.api.dispatching.stages import DRAWN, choose_measured
 from seqtune.data.formats.dataset_file import read_dataset
 from seqtune.data.journal.journal import Journal
@@ -60,7 +61,8 @@ def budget_row(product: Target) -> BudgetRow:
     tasks, candidates = recorded(product)
     device = tasks[0].device
     problems, times = [each.problem for each in tasks], {each.problem: each.seconds for each in tasks}
-    question = Question(operation(product.operation), Goal(), KERNELS, product.domain, 0, 0, None, Path(), silent, say)
+    question = Question(operation(product.operation), Goal(), KERNELS, product.domain, 0, 0, None, Path(), PREFIX,
+                        silent, say)
     drawn = product.served().draw(DRAWN, np.random.default_rng(0), problems)
     with TemporaryDirectory() as folder, Journal(Path(folder) / "journal.sqlite") as journal:
         measuring = Measuring(device, journal, replayed(tasks), Deadline())

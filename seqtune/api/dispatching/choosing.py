@@ -47,6 +47,7 @@ class Question:
     seed: int
     checkpoint: str | Path | None
     folder: Path
+    prefix: str  # of the files' names and of the public names in C
     progress: Say
     note: Say
     bytes: int | None = None  # of the objects of all members together, instead of a number of kernels

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DEVICE = "llvm:0"
 LEAST_MINUTES = 0.5  # loading, the candidates and the choice take 10 to 25 seconds, and measuring the rest
+PREFIX = "dispatch"  # of the files' names and of the public names in C
 FRESH = 100  # shapes of the bound: 97 of 100 within the factor promise 93 % with 90 % confidence
 
 
@@ -32,8 +33,8 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
              kernels: int | Literal["auto"] = "auto", bytes: int | None = None, goal: str = "mean",
              slowdown: float | None = None, minutes: float | None = None, domain: Sequence[str] = (),
              data: str | Path | None = None, checkpoint: str | Path | None = None,
-             journal: str | Path | None = None, out: str | Path, fresh: int = FRESH, seed: int = 0,
-             progress: Say = silent, note: Say = warned) -> Dispatched:
+             journal: str | Path | None = None, out: str | Path, prefix: str = PREFIX, fresh: int = FRESH,
+             seed: int = 0, progress: Say = silent, note: Say = warned) -> Dispatched:
     """Choose a few kernels for the shapes of an operation, and a rule that picks one of them for any shape.
 
     `shapes` are a mapping from problems to weights (their shares of the run time), or several problems of the
@@ -54,8 +55,9 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     `checkpoint` predicts the times that are not measured (None: the predictor that answers; without one, trees that
     learn from what is measured). `fresh` shapes of the domain are drawn and measured for the bound.
 
-    The files are written into the folder `out`. `progress` receives a line after each stage, `note` what the user
-    should notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
+    The files are written into the folder `out`. Their names and the public names in C begin with `prefix`, so that one
+    program may have several dispatchers. `progress` receives a line after each stage, `note` what the user should
+    notice. Raises MisuseError for wrong arguments, InterruptedTuning on Ctrl-C or SIGTERM.
     """
     deadline = deadline_in(minutes)
     if minutes is not None and minutes < LEAST_MINUTES:
@@ -72,12 +74,12 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
     check_path("out", out)
     work, folder = operation_of(operation), Path(out)
     check_folder(folder)
-    check_replaceable(folder)
+    check_replaceable(folder, prefix)
     wanted = as_shapes(operation, shapes) if shapes is not None or data is None else None
     if kernels != "auto" and not _is_whole(kernels, 1, MOST_MEMBERS):
         raise MisuseError(f"kernels={shown(kernels)}; it must be auto or a whole number from 1 to {MOST_MEMBERS}")
     if bytes is not None and kernels != "auto":
-        raise MisuseError("a number of kernels cannot be combined with bytes; give one of them")
+        raise MisuseError(f"kernels={kernels} and bytes={shown(bytes)} are given; give one of them")
     if bytes is not None and not _is_whole(bytes, 1):
         raise MisuseError(f"bytes={shown(bytes)}; it must be a positive whole number")
     for name, number in (("fresh", fresh), ("seed", seed)):
@@ -87,8 +89,8 @@ def dispatch(operation: str, shapes: object = None, device: Device | str | None 
         raise MisuseError(f"a slowdown is for the goal within, not for {goal!r:.40}")
     question = Question(
         work, Goal(goal, 1.1 if slowdown is None else slowdown),  # type: ignore[arg-type]  # it refuses other words
-        None if kernels == "auto" else kernels, tuple(domain), fresh, seed, checkpoint, folder, progress, note,
-        bytes)
+        None if kernels == "auto" else kernels, tuple(domain), fresh, seed, checkpoint, folder, prefix, progress,
+        note, bytes)
     if data is None:
         assert wanted is not None
         return _measured(question, wanted, as_device(DEFAULT_DEVICE if device is None else device), deadline, journal)

@@ -27,7 +27,7 @@ from .choosing import MOST_KERNELS, Chooser, Chosen, Question
 from .filling import complete_members, fill, room
 from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import Measuring
-from .outputs import ENDINGS, NAME, write_files
+from .outputs import ENDINGS, write_files
 from .page import page
 from .proof import loss, measure_fresh
 from .results import Dispatched, Measured, OwnKernel, Served
@@ -38,6 +38,7 @@ PROOF = 0.5  # share of the time that is kept for the bound
 LEARNING = 10  # shapes for each of which one is searched, where no checkpoint answers
 LEARNING_TIME = 0.4  # share of the time for the matrix that these searches take at most
 HELD_OUT = 0.25  # share of the shapes of existing data that is kept for the bound
+NO_BOUND = f"no bound: it needs at least {FEWEST} fresh shapes, and there are {{}}"
 DRAWN = 300  # shapes that teach the rule by what is expected of them
 
 
@@ -80,7 +81,9 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     measuring.deadline = whole
     losses = measure_fresh(question, measuring, fresh, chosen.dispatcher)
     notes = [] if complete else ["the time ended before all that decides was measured; the same call again goes on"]
-    if FEWEST <= len(losses) < question.fresh:
+    if len(losses) < min(FEWEST, question.fresh):
+        notes.append(NO_BOUND.format(len(losses)))
+    elif len(losses) < question.fresh:
         notes.append(f"of {question.fresh} fresh shapes for the bound, {len(losses)} could be drawn and measured")
     return _finished(chooser, chosen, losses, notes, measuring.measured, complete)
 
@@ -119,6 +122,8 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
     else:
         best, seconds = solvers.seconds.min(axis=1), solvers.take(candidates=chosen.members).seconds
     losses, notes = _held_out(chosen, problems, seconds, best, held)
+    if question.fresh and not held:
+        notes.append(NO_BOUND.format(0))
     return _finished(chooser, chosen, losses, notes, 0, True)
 
 
@@ -188,8 +193,8 @@ def _held_out(chosen: Chosen, problems: Sequence[Problem], seconds: Floats, best
     notes = [f"{len(held)} of {len(problems)} shapes of the data were held out for the bound, so no kernel was chosen "
              "for them; --fresh 0 learns from all"] if held else []
     if lacking:  # a bound from the others would be one of a selection
-        return [], [*notes, f"{lacking} of {len(held)} held-out shapes lack a time of the kernel that is chosen for "
-                            "them"]
+        return [], [*notes, f"no bound: the data lack a time of {lacking} of {len(held)} held-out shapes with the "
+                            "kernel that the rule picks for them, and the others alone would be a selection"]
     return [Losses(loss(float(times[row]), float(best[row])), None, bool(answers.sure[row])) for row in held], notes
 
 
@@ -207,18 +212,18 @@ def _finished(chooser: Chooser, chosen: Chosen, losses: Sequence[Losses], notes:
         dispatcher.rule.text(names), chosen.losses, Bounds.of(losses, question.goal.factor, question.seed),
         _deserving(chosen), unsure,
         Measured(len(matrix.problems), len(matrix.candidates), matrix.known, measured, complete), (),
-        (*notes, *_notes(question, chosen, len(losses))))
+        (*notes, *_notes(question, chosen)))
     content = result.to_json()
     dispatcher = replace(dispatcher, evidence={name: content[name] for name in ("curve", "bounds", "notes")})
-    files, further = write_files(question.folder, dispatcher)
-    page_path = question.folder / f"{NAME}{ENDINGS[-1]}"
+    files, further = write_files(question.folder, question.prefix, dispatcher)
+    page_path = question.folder / f"{question.prefix}{ENDINGS[-1]}"
     result = replace(result, files=(*files, page_path), notes=(*result.notes, *further), dispatcher=dispatcher)
     write_whole(page_path, page(result))
     return result
 
 
-def _notes(question: Question, chosen: Chosen, fresh: int) -> list[str]:
-    """Notes for the user on a choice whose bound rests on that many fresh shapes."""
+def _notes(question: Question, chosen: Chosen) -> list[str]:
+    """Notes for the user on a choice."""
     notes, dispatcher, matrix = list[str](), chosen.dispatcher, chosen.matrix
     if question.kernels not in (None, len(chosen.members)):
         notes.append(f"{len(chosen.members)} of {question.kernels} kernels ship: with more, no rule is better on the "
@@ -229,8 +234,6 @@ def _notes(question: Question, chosen: Chosen, fresh: int) -> list[str]:
     if chosen.is_worse_than("default"):
         notes.append("the library's default is better on the given shapes than what ships here; keep the default, or "
                      "ask for more kernels")
-    if question.fresh and fresh < FEWEST:
-        notes.append(f"no bound: it needs at least {FEWEST} fresh shapes, and there are {fresh}")
     unserved = [problem.brief() for problem, member in zip(matrix.problems, chosen.answers.members, strict=True)
                 if member < 0]
     if unserved:

@@ -55,12 +55,16 @@ def dispatch(
     out: Annotated[str | None, typer.Option(
         "--out", metavar="FOLDER", show_default=False,
         help="The folder for the files and the page; files of anybody else are not replaced.  [required]")] = None,
+    prefix: Annotated[str | None, typer.Option(
+        "--prefix", metavar="NAME", show_default=False,
+        help="What the files' names and the public names in C begin with, so that one program can have several.  "
+             "[default: dispatch]")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Choose a few kernels for many shapes, and write the rule that picks one of them for any shape."""
     from ... import api
-    from ...api.dispatching.run import FRESH
+    from ...api.dispatching.run import FRESH, PREFIX
     from ...api.dispatching.shapes import read_shapes
     from ..progress import line, note
     from ..tables import dispatching as tables
@@ -76,5 +80,6 @@ def dispatch(
         operation, wanted, device, kernels=AUTO if kernels == AUTO else int(kernels),
         bytes=most_bytes, goal=goal or ("mean" if slowdown is None else "within"), slowdown=slowdown, minutes=minutes,
         domain=domain or ranges, data=data, checkpoint=checkpoint, journal=journal, out=out,
-        fresh=FRESH if fresh is None else fresh, seed=seed, progress=line, note=note)
+        prefix=PREFIX if prefix is None else prefix, fresh=FRESH if fresh is None else fresh, seed=seed,
+        progress=line, note=note)
     answer(result.to_json()) if as_json else tables.dispatched(result)

@@ -208,7 +208,7 @@ def export_c(
 @with_options("serve")
 def serve_files(
     form: Annotated[str, typer.Argument(metavar="SERVER", help=f"Who reads the files. {described('serve')}.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write into.")],
+    out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="The folder to write into.")],
     force: Force = False,
     as_json: AsJson = False,
     **options: Any,

@@ -136,10 +136,15 @@ def test_a_dispatch_fills_the_shapes_that_the_data_lack_and_aiters_reader_finds_
         f"gfx942,304,8,1280,8192,ck,0,{SMALL}\n"
         f"gfx942,304,32,1280,8192,ck,2,{SMALL}\n"  # what the data chose
         f"gfx942,304,128,1280,8192,ck,0,{LARGE}\n")
-    assert report["left out"] == [{"rows": 1, "reason": "no kernel of the dispatch is proved valid"}]
+    assert report["left out"] == [{"rows": 1, "reason": "the shape is outside of the dispatch's domain, "
+                                     "or none of its kernels is proved valid there"}]
     assert report["environment"] == f"AITER_CONFIG_GEMM_A8W8_BLOCKSCALE={quote(str(written))}"
     again, skipped = read(written)
     assert (chosen(again), skipped) == ({8: SMALL, 32: SMALL, 128: LARGE}, {})
+    report = serve_files(tmp_path / "data alone", "aiter", data=tmp_path / "data.parquet", shapes=[str(untuned)]).report
+    assert report["left out"] == [{"rows": 3, "reason": "the data have no choice of aiter's for them"}]
+    with pytest.raises(MisuseError, match="out=''; it must be a path"):
+        serve_files("", "aiter", data=tmp_path / "data.parquet")
 
 
 def test_all_choices_of_the_data_are_written_that_aiter_finds_by_name(tmp_path: Path) -> None:

@@ -70,3 +70,8 @@ def test_what_the_form_cannot_say_is_refused_in_one_line(tmp_path: Path) -> None
         with pytest.raises(MisuseError, match=reason) as refused:
             seqtune.arm_compute.mlgo_file(path, "g76", 12)
         assert "\n" not in str(refused.value)
+    written = dispatched(tmp_path, M, N)
+    for arguments in ((written, None, 12), (written, "G76", 12), (written, "g76", 12.5), (written, "g76", "12"),
+                      (written, "g76", True), (None, "g76", 12)):
+        with pytest.raises(MisuseError, match=r"name a GPU as the library does|must be a path"):
+            seqtune.arm_compute.mlgo_file(*arguments)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,9 @@ def test_without_a_fallback_it_says_for_which_shapes_nothing_is_valid() -> None:
     assert dispatcher.fallback is None
     assert dispatcher.gap == "shapes for which none of these holds: (n >= 64); (n >= 8)"
     assert dispatcher.choose(gemm(7)) == Choice(None, None, False, True)
+    stricter = replace(dispatcher.guards[0], conditions=(*dispatcher.guards[1].conditions, Expression("m >= 2")))
+    assert replace(dispatcher, guards=(stricter, dispatcher.guards[1])).gap == \
+        "shapes for which none of these holds: (n >= 8)"
     together = tiles([2, 8], "m=1", "n=2..256", "k=1")  # none is valid for all, together they are
     assert (together.fallback, together.gap) == (None, "")
 

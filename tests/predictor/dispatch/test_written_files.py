@@ -120,6 +120,7 @@ def test_compilers_of_c_and_cpp_find_nothing_to_warn_of(compiler: str, name: str
 
 SHOW = """
 #include "few.hpp"
+#include "other.hpp"
 #include <cstdio>
 struct Show {
     int calls;
@@ -138,20 +139,23 @@ int main() {
         if (few_switch(shape, show)) ++calls;
         else std::puts("none");
     }
-    return calls != show.calls;
+    other_shape of_another = {64, 64, 64, 0};
+    return calls != show.calls || other_choose(&of_another).member < 0;
 }
 """
 
 
 def test_the_switch_of_cpp_calls_the_member_that_the_dispatcher_chooses_with_its_settings(tmp_path: Path) -> None:
+    """Another dispatcher, with its own prefix, is part of the program."""
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")
     dispatcher = made("odd")
-    for name, text in zip(("few.h", "few.c", "few.hpp", "show.cpp"),
-                          (*c_file(dispatcher, "few"), cpp_file(dispatcher, "few"), SHOW), strict=True):
-        (tmp_path / name).write_text(text)
-    subprocess.run(["g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "show.cpp", "few.c", "-o", "show"],
-                   cwd=tmp_path, check=True)
+    (tmp_path / "show.cpp").write_text(SHOW)
+    for prefix, each in (("few", dispatcher), ("other", made("gemm"))):
+        for ending, text in zip(("h", "c", "hpp"), (*c_file(each, prefix), cpp_file(each, prefix)), strict=True):
+            (tmp_path / f"{prefix}.{ending}").write_text(text)
+    subprocess.run(["g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "show.cpp", "few.c", "other.c",
+                    "-o", "show"], cwd=tmp_path, check=True)
     given, expected = "", ""
     for columns in shapes(dispatcher, 200):
         members = dispatcher.choose_many(columns).members.tolist()
@@ -251,7 +255,7 @@ def test_the_decorator_races_two_members_once_for_each_shape_and_one_that_fails_
 
 def test_a_size_that_is_no_number_is_refused() -> None:
     choose = module(made("gemm"))["choose"]
-    with pytest.raises(TypeError, match="'str'"):
+    with pytest.raises(TypeError, match=r"^sizes are numbers, and words are strings; found \(\(.m., .x.\), "):
         choose(m="x", n=64, k=64, trans_b="no")
     assert choose(m=np.int32(64), n=64.0, k=64, trans_b="no") == choose(m=64, n=64, k=64, trans_b="no")
     assert choose(m=float("nan"), n=64, k=64, trans_b="no").member is None
