@@ -25,7 +25,7 @@ from .facts import Fact
 from .goal import Goal
 from .rule import FAR, LEVELS, Rule, Tree, Whole
 
-Held = NDArray[np.float32]  # whether tests hold, 0 or 1: (shape, test)
+Held = NDArray[np.float64]  # whether tests hold, 0 or 1: (shape, test)
 
 ROOM = 13_300  # bytes of a rule, so that a file of C has at most 20,000 of them
 FACT_BYTES, TEST_BYTES, TREE_BYTES = 25, 9, 18  # in a file of C, beside the text of an expression and of a tree
@@ -38,6 +38,7 @@ UNSURE = 0.2  # share of the weight of the shapes whose choice counts as not sur
 NEAR = 0.14  # of the mean stake: differences below it hardly count, about the noise of a label
 REGRET = 1.5  # weight of the expected regret beside the cross entropy
 UNIT = 1024  # by which scores are multiplied to be whole numbers
+EXACT = 2.0**-24  # of which derivatives are multiples, so that their sums are exact in any order of any BLAS
 LEAST_SHAPES = 3  # in a leaf
 SMOOTHING = 1.0  # added to second derivatives: leaves of few shapes stay near 0
 SHAPES_PER_LEAF = 60  # on average, of the deepest trees
@@ -158,7 +159,7 @@ class Losses:
     def derivatives(self, scores: Floats) -> Held:
         """The first derivatives by the scores, of which the lowest is chosen, bounds of the second ones, and a one.
 
-        Shapes: (shape, member) to (shape, 2 members + 1).
+        Shapes: (shape, member) to (shape, 2 members + 1); multiples of `EXACT`.
         """
         likely = np.exp(scores.min(axis=1, keepdims=True) - scores) * self.counts
         likely /= likely.sum(axis=1, keepdims=True)
@@ -167,7 +168,7 @@ class Losses:
         first = self.stakes * (self.wanted - likely) - weights * more
         second = self.stakes * self.counts * np.maximum(2 * likely * (1 - likely), 1e-3)
         second += weights * (1 - likely) * np.abs(more)
-        return np.concatenate([first, second, np.ones((len(scores), 1))], axis=1).astype(np.float32)
+        return np.asarray(np.rint(np.concatenate([first, second, np.ones((len(scores), 1))], axis=1) / EXACT) * EXACT)
 
 
 def boost(held: Held, losses: Losses, count: int, depth: int) -> tuple[list[Tree], Floats]:
@@ -286,7 +287,7 @@ def _cuts(column: Whole, most: int) -> Whole:
 
 def outcomes(tests: Whole, values: Whole) -> Held:
     """The outcome of each test at each shape."""
-    return np.asarray(values[:, tests[:, 0]] > tests[:, 1], np.float32)
+    return np.asarray(values[:, tests[:, 0]] > tests[:, 1], np.float64)
 
 
 def deepest(shapes: int) -> int:

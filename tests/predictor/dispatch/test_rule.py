@@ -52,6 +52,14 @@ def test_boosted_trees_are_learned_where_one_small_tree_is_too_coarse() -> None:
     assert (rule.leads(scores(rule, values)) >= rule.sure).mean() == pytest.approx(0.8, abs=0.05)
 
 
+def test_sums_are_exact_so_that_a_rule_is_the_same_in_any_order_of_the_shapes_and_with_any_blas() -> None:
+    values, slowness, weights = planted(300, "(m // 125 + n // 125) % 3")
+    slowness += np.random.default_rng(1).random(slowness.shape)
+    learner = Learner(values, slowness, weights, Goal(), FACTS, room=6000)
+    for seed in range(3):
+        assert learner.learn(np.arange(300), True) == learner.learn(np.random.default_rng(seed).permutation(300), True)
+
+
 def test_cross_fitted_picks_are_good_on_shapes_that_the_rule_did_not_see() -> None:
     values, slowness, weights = planted(400, "0 if m > 500 else 1 if n > 400 else 2")
     picks = Learner(values, slowness, weights, Goal(), FACTS).cross_fit(5)[1]
