@@ -74,4 +74,4 @@ def test_what_the_form_cannot_say_is_refused_in_one_line(tmp_path: Path) -> None
     for arguments in ((written, None, 12), (written, "G76", 12), (written, "g76", 12.5), (written, "g76", "12"),
                       (written, "g76", True), (None, "g76", 12)):
         with pytest.raises(MisuseError, match=r"name a GPU as the library does|must be a path"):
-            seqtune.arm_compute.mlgo_file(*arguments)  # type: ignore[arg-type]
+            seqtune.arm_compute.mlgo_file(*arguments)
