@@ -6,12 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seqtune.errors import is_installed
+from seqtune.kernels.task import Task
+from seqtune.predictor.checkpoint import Checkpoint
 from tests.support.doors import DOORS, answers_of
 from tests.support.installation.optional import skip_without
+from tests.support.learning.shipped_gpu import ship_random
 from tests.support.paths import ROOT
 
 NAMES = [name for name, (_, packages) in DOORS.items() if all(map(is_installed, packages))]
@@ -34,3 +40,21 @@ def test_another_process_proposes_the_same(name: str, request: pytest.FixtureReq
     here = json.loads(json.dumps(answers_of([name])[name]))
     assert here
     assert request.getfixturevalue("elsewhere")[name] == here
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_every_door_asks_the_checkpoint_that_is_shipped_for_gpus(
+        name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ship_random(tmp_path, monkeypatch)
+    skip_without(*DOORS[name][1])
+    asked: list[str] = []
+    propose = Checkpoint.propose
+
+    def counted(self: Checkpoint, tasks: Sequence[Task], *given: Any) -> Any:
+        asked.extend(task.kernels[0].name for task in tasks)
+        return propose(self, tasks, *given)
+
+    monkeypatch.setattr(Checkpoint, "propose", counted)
+    assert DOORS[name][0]()
+    assert asked
+    assert all(each.startswith("triton.") for each in asked)

@@ -90,9 +90,9 @@ def test_a_named_checkpoint_answers_whatever_it_knows_and_says_so(folder: Path) 
         attention.propose(3)
 
 
-@pytest.mark.parametrize("name", [SAFE_DEFAULT, "analytic", "miopen", "default"])
+@pytest.mark.parametrize("name", [SAFE_DEFAULT, "analytic", "gpu", "default"])
 def test_a_predictor_of_another_backend_is_refused(name: str) -> None:
-    device = device_of("miopen" if name == "default" else "opencl")
+    device = device_of("cuda" if name == "default" else "opencl")
     with pytest.raises(CheckpointError, match=f"not for {device.backend}|was not trained for {device.backend}"):
         predictor_for(device, name)
 
@@ -114,9 +114,9 @@ def test_many_problems_get_the_answers_that_each_gets_alone(folder: Path) -> Non
 def test_the_seeds_of_a_search_are_the_first_proposals() -> None:
     task = Task.of(GEMM, HERE)
     assert seeds_for(task) == tuple(Answering.of(task, "default").propose(SEEDS))
-    assert seeds_for(task, name="miopen") == ()
+    assert seeds_for(task, name="gpu") == ()
     with pytest.raises(CheckpointError, match="was not trained for llvm"):
-        seeds_for(task, required=True, name="miopen")
+        seeds_for(task, required=True, name="gpu")
 
 
 def test_a_search_gets_the_time_that_the_trees_expect_of_every_configuration(folder: Path) -> None:

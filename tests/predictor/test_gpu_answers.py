@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,13 +17,12 @@ from seqtune.kernels.problem import Problem
 from seqtune.kernels.say import silent
 from seqtune.kernels.task import Task
 from seqtune.predictor.answering import Answering, answering, seeds_for
-from seqtune.predictor.checkpoint import CHOICES_OF_KERNELS, CHOICES_ON_CHIP, NEW_GPU, Checkpoint
+from seqtune.predictor.checkpoint import CHOICES_OF_KERNELS, CHOICES_ON_CHIP, NEW_GPU
 from seqtune.predictor.largest import MEASURE
 from seqtune.predictor.learning.tasks.learning import LearnedProblems
 from seqtune.predictor.predictors import answers_for
 from seqtune.predictor.untrained import AnalyticPredictor
 from tests.support.devices import described_gpu
-from tests.support.doors import DOORS
 from tests.support.installation.optional import TRAINING, skip_without
 from tests.support.learning.chosen import OPTIONS, chosen_dataset
 from tests.support.learning.progress import parted
@@ -81,21 +78,6 @@ class TestShippedForGpus:
             one, many = alone.to_json(), answer.to_json()
             assert {name: one.get(name) for name in ("note", "confidence")} == \
                 {name: many.get(name) for name in ("note", "confidence")}
-
-    @pytest.mark.parametrize("name", DOORS)
-    def test_every_door_asks_the_shipped_checkpoint(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        skip_without(*DOORS[name][1])
-        asked: list[str] = []
-        propose = Checkpoint.propose
-
-        def counted(self: Checkpoint, tasks: Sequence[Task], *given: Any) -> Any:
-            asked.extend(task.kernels[0].name for task in tasks)
-            return propose(self, tasks, *given)
-
-        monkeypatch.setattr(Checkpoint, "propose", counted)
-        assert DOORS[name][0]()
-        assert asked
-        assert all(each.startswith("triton.") for each in asked)
 
     def test_the_command_names_who_answered(self, capsys: pytest.CaptureFixture[str]) -> None:
         words = ["predict", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--device", "triton:mi300x", "--top", "1"]

@@ -1,4 +1,4 @@
-"""Dispatchers of random configurations, with random rules, and what their search spaces say of them."""
+"""Dispatchers of random configurations, with random rules, and what guards and search spaces say of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.prediction.dispatch.validity import configurations
+from benchmarks.prediction.dispatch.validity import configurations, corners
 from seqtune.errors import MisuseError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
+from seqtune.kernels.membership import Membership
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.space import SearchSpace
 from seqtune.predictor.dispatch.dispatcher import Dispatcher
 from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.facts import Fact, fact_columns, facts_of
+from seqtune.predictor.dispatch.guards import Guard
 from seqtune.predictor.dispatch.rule import LEVELS, Rule, Tree
 
 
@@ -56,3 +58,24 @@ def space_verdicts(configuration: Configuration, kernel: Kernel, device: Device,
         except MisuseError:
             verdicts.append(False)
     return np.array(verdicts)
+
+
+def check_guards(domain: Domain, kernels: Sequence[Kernel], device: Device, members: int = 8) -> None:
+    """Compare guards with spaces and with `Membership`."""
+    generator, pairs = np.random.default_rng(4), 0
+    columns = domain.sample(3000, generator)
+    few = columns.take(np.arange(25))
+    problems = [problem for _, problem in columns.take(np.arange(300)).problems()]
+    for member in configurations(kernels, device, problems, members, generator):
+        family = {family.name: family for family in kernels}[member.kernel]
+        guard = Guard.of(member, family, device)
+        assert guard.holds(few).tolist() == space_verdicts(member, family, device, few).tolist()
+        for shapes in (columns, corners(domain, 200)):
+            settings = {name: np.full(len(shapes), value) for name, value in member.settings}
+            holds = guard.holds(shapes)
+            assert holds.tolist() == [reason is None for reason in Membership(family, shapes, device, settings).reasons]
+            assert not guard.is_proved(domain) or holds.all()
+            folded = Guard(domain.folder.conditions(guard.conditions), guard.reads)
+            assert folded.holds(shapes).tolist() == holds.tolist(), (guard, folded)
+            pairs += int(holds.sum())
+    assert pairs > 0

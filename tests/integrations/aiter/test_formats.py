@@ -16,6 +16,7 @@ from seqtune.data.record import Status
 from seqtune.errors import FormatError, MisuseError
 from seqtune.integrations.aiter.kernels.name import name_of
 from seqtune.integrations.aiter.kernels.table import settings_of
+from seqtune.kernels.devices.accelerators import ACCELERATORS, ARCHITECTURES, described
 from seqtune.kernels.expression import Expression
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.operations.table import operation
@@ -58,6 +59,11 @@ def test_rows_become_choices_whose_settings_spell_the_kernels_name(tmp_path: Pat
     problems = [data.known_problems[key].brief() for key in data.rows["problem"]]
     assert problems[0] == ("quantized_gemm m=16 n=1280 k=8192 dtype=fp8 weight_dtype=fp8 scale_n=128 scale_k=128")
     assert problems[4] == "quantized_gemm m=16 n=384 k=7168 dtype=bf16 weight_dtype=bf16"
+
+
+def test_only_the_gpus_of_amd_are_described() -> None:
+    for name, entry in ACCELERATORS.items():
+        assert (described("aiter", name) is None) == ARCHITECTURES[entry.architecture].name.startswith("sm_")
 
 
 def test_the_space_of_an_architecture_has_the_kernels_that_were_named_for_it(tmp_path: Path) -> None:

@@ -1,22 +1,17 @@
-"""Guards have the verdict of search spaces, for our kernels, CLBlast's and a stranger's."""
+"""Guards have the verdict of search spaces, for our kernels and a stranger's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from benchmarks.prediction.dispatch.validity import configurations, corners
 from seqtune.errors import MisuseError
-from seqtune.integrations.clblast.kernels import xgemm, xgemm_direct
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter, Setting
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
-from seqtune.kernels.membership import Membership
 from seqtune.kernels.operations.table import operation
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
@@ -25,7 +20,7 @@ from seqtune.predictor.dispatch.domain import Domain
 from seqtune.predictor.dispatch.folding import NEVER
 from seqtune.predictor.dispatch.guards import Guard
 from tests.support.devices import DEVICES, described_gpu
-from tests.support.guarded_members import space_verdicts
+from tests.support.guarded_members import check_guards
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 DOMAINS = {"gemm": ("m=1..2048", "n=1..2048", "k=1..2048", "trans_a=no,yes", "dtype=fp32,bf16,int8"),
@@ -35,36 +30,10 @@ AVX512 = replace(DEVICES["llvm"], extra=(("bf16_dots", 1), ("int8_dots", 1), ("a
 SSE = Device("llvm:sse:1", "llvm", "nehalem", "sse", vector_registers=16, l1_bytes=1 << 15, l2_bytes=1 << 18)
 
 
-def check(domain: Domain, kernels: Sequence[Kernel], device: Device, members: int = 8) -> None:
-    """Compare guards with spaces and with `Membership`."""
-    generator, pairs = np.random.default_rng(4), 0
-    columns = domain.sample(3000, generator)
-    few = columns.take(np.arange(25))
-    problems = [problem for _, problem in columns.take(np.arange(300)).problems()]
-    for member in configurations(kernels, device, problems, members, generator):
-        family = {family.name: family for family in kernels}[member.kernel]
-        guard = Guard.of(member, family, device)
-        assert guard.holds(few).tolist() == space_verdicts(member, family, device, few).tolist()
-        for shapes in (columns, corners(domain, 200)):
-            settings = {name: np.full(len(shapes), value) for name, value in member.settings}
-            holds = guard.holds(shapes)
-            assert holds.tolist() == [reason is None for reason in Membership(family, shapes, device, settings).reasons]
-            assert not guard.is_proved(domain) or holds.all()
-            folded = Guard(domain.folder.conditions(guard.conditions), guard.reads)
-            assert folded.holds(shapes).tolist() == holds.tolist(), (guard, folded)
-            pairs += int(holds.sum())
-    assert pairs > 0
-
-
 @pytest.mark.parametrize("device", [AVX512, SSE, DEVICES["opencl"]], ids=lambda device: device.instruction_set)
 @pytest.mark.parametrize("name", DOMAINS)
 def test_guards_of_our_kernels_agree_with_their_spaces(name: str, device: Device) -> None:
-    check(Domain.parse(operation(name), DOMAINS[name]), families(device.backend, name), device)
-
-
-def test_guards_of_clblast_agree_with_its_spaces() -> None:
-    domain = Domain.parse(operation("gemm"), ["m=1..4096", "n=1..4096", "k=1..4096", "trans_a=no,yes"])
-    check(domain, [xgemm.KERNEL, xgemm_direct.KERNEL], DEVICES["opencl"], members=30)
+    check_guards(Domain.parse(operation(name), DOMAINS[name]), families(device.backend, name), device)
 
 
 @pytest.mark.parametrize("example", ["reduction", "matrix_product", "stencil", "convolution", "vector_add"])
@@ -74,7 +43,8 @@ def test_guards_of_strangers_kernels_agree_with_their_spaces(example: str) -> No
     (work,) = library.operations
     ranges = [f"{each.name}={','.join(map(str, each.choices or each.numbers)) or f'{each.low}..{min(each.high, 2048)}'}"
               for each in operation(work).features if not each.number]
-    check(Domain.parse(operation(work), ranges), [library.kernel(name) for name in library.table], DEVICES["opencl"])
+    kernels = [library.kernel(name) for name in library.table]
+    check_guards(Domain.parse(operation(work), ranges), kernels, DEVICES["opencl"])
 
 
 MEMBER: dict[str, Setting] = {"tile": 8, "word": "x", "k": 2}

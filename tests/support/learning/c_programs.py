@@ -16,6 +16,7 @@ from seqtune.kernels.libraries.library import Library
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel, table
 from seqtune.kernels.task import MeasuredTask, Task
+from seqtune.predictor.c_source.file import CFile
 from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.experts.process import Processes
 from seqtune.predictor.sequence.vocabulary import Vocabulary
@@ -72,3 +73,59 @@ def run_program(source: Path, *options: str) -> str:
     ran = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 0, ran.stderr[:2000]
     return ran.stdout
+
+
+FUZZ = """
+#include <stdio.h>
+static uint64_t fuzz_state = 88172645463325252u;
+static uint64_t fuzz(void) {
+    fuzz_state ^= fuzz_state << 13; fuzz_state ^= fuzz_state >> 7; fuzz_state ^= fuzz_state << 17;
+    return fuzz_state;
+}
+static void fuzz_bytes(void *to, size_t size) {
+    unsigned char *bytes = to; size_t i;
+    for (i = 0; i < size; ++i) bytes[i] = (unsigned char)(fuzz() >> 20);
+}
+int main(void) {
+    static const char *const words[] = {"llvm", "opencl", "miopen", "", "avx2", "gfx906", "a word that nobody knows"};
+    int round, good = 0, refused = 0;
+    for (round = 0; round < ROUNDS; ++round) {
+        seqtune_problem problem; seqtune_device device; seqtune_configuration out[SEQTUNE_MOST];
+        int found, i, count = 1 + (int)(fuzz() % SEQTUNE_MOST);
+        if (seqtune_problem_init(&problem, (seqtune_operation)(fuzz() % 8 ? fuzz() % OPERATIONS : 9))) refused++;
+        seqtune_device_init(&device);
+        FEATURES
+        if (fuzz() % 4 == 0) fuzz_bytes((char *)&problem.of + fuzz() % sizeof problem.of / 8 * 8, 8);
+        device.threads = (int64_t)(fuzz() % 9); device.compute_units = (int64_t)(fuzz() % 9);
+        device.vector_bits = (int64_t)(fuzz() % 6) * 128; device.vector_registers = (int64_t)(fuzz() % 65);
+        device.l1_bytes = (int64_t)(fuzz() % 70000); device.l2_bytes = (int64_t)(fuzz() >> fuzz() % 60);
+        device.peak_gflops = (double)(fuzz() % 1000); device.bandwidth_gbs = (double)(fuzz() % 100);
+        if (fuzz() % 32 == 0) fuzz_bytes(&problem, sizeof problem);
+        if (fuzz() % 32 == 0) fuzz_bytes(&device, sizeof device);
+        device.backend = words[fuzz() % 7]; device.instruction_set = words[fuzz() % 7];
+        device.architecture = fuzz() % 50 ? words[fuzz() % 7] : 0;
+        if (fuzz() % 2) device.backend = words[BACKEND];
+        if (fuzz() % 50 == 0) count = (int)(fuzz() % 100) - 50;
+        found = seqtune_predict(&problem, &device, out, count);
+        if ((found > 0 && found > count) || found == 0 || found < SEQTUNE_ERROR_TOO_LARGE) return 1;
+        if (found < 0) refused++; else good++;
+        for (i = 0; i < found; ++i) if (!out[i].kernel || out[i].count < 0) return 2;
+    }
+    if (seqtune_predict(0, 0, 0, 1) != SEQTUNE_ERROR_NULL) return 3;
+    printf("%d %d\\n", good, refused);
+    return 0;
+}
+"""
+
+
+def check_random_structs(written: CFile, words: dict[str, str], folder: Path, *options: str) -> None:
+    """Predict for random structs under sanitizers; `words` are what FUZZ leaves open."""
+    fuzz = FUZZ.replace("ROUNDS", "250")
+    for name, text in words.items():
+        fuzz = fuzz.replace(name, text)
+    source = folder / "fuzz.c"
+    source.write_text(written.source + fuzz)
+    good, refused = map(int, run_program(source, "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+                                         "-O0", *options).split())
+    assert good > 20
+    assert refused > 20

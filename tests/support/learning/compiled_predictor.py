@@ -143,3 +143,10 @@ def without_types(configuration: Configuration) -> Configuration:
     return Configuration.of(configuration.kernel, {
         name: value if isinstance(value, str) or value != int(value) else int(value)
         for name, value in configuration.settings})
+
+
+def compiled(written: CFile, folder: Path, *options: str) -> CompiledPredictor:
+    """The predictor of a written file, compiled in a folder."""
+    source = folder / "predictor.c"
+    source.write_text(written.source)
+    return CompiledPredictor(compile_shared(source, options), written)
