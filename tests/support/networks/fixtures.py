@@ -46,6 +46,7 @@ def seed() -> None:
 @pytest.fixture
 def quick(checkpoint: Path) -> Callable[..., Optimized]:
     """`optimize` without measuring, on one thread."""
+    pytest.importorskip("seqtune.integrations.pytorch", reason="the guest that captures networks is deleted")
     from seqtune.integrations.pytorch.hook.optimization import optimize
     from seqtune.networks.program.device_threads import device_for_threads
 
