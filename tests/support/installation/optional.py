@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from seqtune.errors import DeviceError, MissingPackageError, is_installed
 from seqtune.tuner.backends.discovery import find
 from seqtune.tuner.processes import usable_jobs
+from tests.support.paths import ROOT
 
 # Packages that `make test` or an installation without PyTorch may lack; `make develop` installs all.
 OPTIONAL = ("torch", "onnx", "transformers", "accelerate", "triton", "cuda", "ray", "kernel_tuner", "mkdocs", "mypy")
@@ -52,7 +54,7 @@ def skip_without_semaphores() -> None:
 
 
 class OptionalFile(pytest.Module):
-    """A file of tests. It is skipped as a whole where it cannot be imported for want of an optional package."""
+    """A file of tests. It is skipped as a whole where it cannot be imported for want of an optional package or a guest."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """The tests of the file."""
@@ -72,4 +74,7 @@ def _missing(error: BaseException) -> str | None:
         return f"{error}"
     if isinstance(cause, ModuleNotFoundError) and (package := str(cause.name).partition(".")[0]) in OPTIONAL:
         return reason([package])
+    guest = re.fullmatch(r"seqtune\.integrations\.(\w+)", str(getattr(cause, "name", None)))
+    if guest is not None and not (ROOT / "integrations" / guest[1]).exists():  # in a house without this guest
+        return f"the guest {guest[1]} is deleted"
     return None
