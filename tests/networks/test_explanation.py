@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from seqtune.errors import MisuseError, UnavailableError
+from seqtune.integrations.pytorch.hook import explain
 from seqtune.networks.optimized import Optimized
-from seqtune.pytorch import explain
 from seqtune.tuner.load import Load
 from tests.networks.test_networks import InvertedResidual
 from tests.support.llvm import needs_llvm

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from seqtune.integrations.pytorch.hook import explain
 from seqtune.networks.optimized import Optimized
 from seqtune.networks.program.product_jobs import MOST_JOBS
-from seqtune.pytorch import explain
 from tests.networks.lowering.test_indexing import Changes
 from tests.networks.lowering.test_resampling import compare
 from tests.networks.test_bf16_networks import needs_bf16

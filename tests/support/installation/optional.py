@@ -54,7 +54,7 @@ def skip_without_semaphores() -> None:
 
 
 class OptionalFile(pytest.Module):
-    """A file of tests. It is skipped as a whole where it cannot be imported for want of an optional package or a guest."""
+    """A file of tests, which is skipped where it cannot be imported for want of an optional package or a guest."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """The tests of the file."""
