@@ -172,9 +172,13 @@ class Dispatcher:
         except MisuseError as error:
             raise FormatError(str(error)) from None
 
+    def text(self) -> str:
+        """The text of the JSON file."""
+        return json.dumps(self.to_json(), separators=(",", ":"), allow_nan=False) + "\n"
+
     def save(self, path: str | Path) -> None:
         """Write the JSON file, whole or not at all. Raises SeqtuneError."""
-        write_whole(path, json.dumps(self.to_json(), separators=(",", ":"), allow_nan=False) + "\n")
+        write_whole(path, self.text())
 
     @classmethod
     def load(cls, path: str | Path) -> Dispatcher:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from seqtune.kernels.files import read_bounded, write_together
@@ -38,23 +39,26 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def write_files(folder: Path, prefix: str, dispatcher: Dispatcher) -> tuple[list[Path], list[str]]:
-    """Write the dispatcher as JSON, C with a header of C++, and Python; return the paths, and notes.
+def texts_of(folder: Path, prefix: str, dispatcher: Dispatcher) -> tuple[dict[Path, str], list[str]]:
+    """The dispatcher as JSON, C with a header of C++, and Python, by path; and notes.
 
-    A language that cannot express it gets no file, but a note. Files of an earlier call are removed before.
+    A language that cannot express it gets no file, but a note.
     """
-    folder.mkdir(exist_ok=True)
-    json, header, source, templates, module, page = (folder / f"{prefix}{ending}" for ending in ENDINGS)
-    for path in (json, header, source, templates, module, page):
-        path.unlink(missing_ok=True)
-    written, notes = [json], list[str]()
-    for language, paths, texts in (
+    json, header, source, templates, module, _ = (folder / f"{prefix}{ending}" for ending in ENDINGS)
+    texts, notes = {json: dispatcher.text()}, list[str]()
+    for language, paths, made in (
             ("C", (header, source, templates), lambda: (*c_file(dispatcher, prefix), cpp_file(dispatcher, prefix))),
             ("Python", (module,), lambda: (python_file(dispatcher),))):
         try:
-            write_together(dict(zip(paths, texts(), strict=True)))
-            written += paths
+            texts |= dict(zip(paths, made(), strict=True))
         except MisuseError as error:
             notes.append(f"no {language} file is written: {error}")
-    dispatcher.save(json)
-    return written, notes
+    return texts, notes
+
+
+def write_files(folder: Path, prefix: str, texts: Mapping[Path, str]) -> None:
+    """Write all files or none; then those of an earlier call that this one does not have are removed."""
+    write_together(texts)
+    for path in (folder / f"{prefix}{ending}" for ending in ENDINGS):
+        if path not in texts:
+            path.unlink(missing_ok=True)

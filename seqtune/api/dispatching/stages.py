@@ -11,7 +11,6 @@ import numpy as np
 
 from seqtune.data.dataset import Dataset
 from seqtune.kernels.devices.device import Device
-from seqtune.kernels.files import write_whole
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.problem_sets.columns import ProblemColumns
 from seqtune.kernels.task import Floats
@@ -27,7 +26,7 @@ from .choosing import MOST_KERNELS, Chooser, Chosen, Question
 from .filling import complete_members, fill, room
 from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import Measuring
-from .outputs import ENDINGS, write_files
+from .outputs import ENDINGS, texts_of, write_files
 from .page import page
 from .proof import loss, measure_fresh
 from .results import Dispatched, Measured, OwnKernel, Served
@@ -38,7 +37,7 @@ PROOF = 0.5  # share of the time that is kept for the bound
 LEARNING = 10  # shapes for each of which one is searched, where no checkpoint answers
 LEARNING_TIME = 0.4  # share of the time for the matrix that these searches take at most
 HELD_OUT = 0.25  # share of the shapes of existing data that is kept for the bound
-NO_BOUND = f"no bound: it needs at least {FEWEST} fresh shapes, and there are {{}}"
+NO_BOUND = f"no bound: it needs at least {FEWEST} fresh shapes"
 DRAWN = 300  # shapes that teach the rule by what is expected of them
 
 
@@ -81,8 +80,8 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     measuring.deadline = whole
     losses = measure_fresh(question, measuring, fresh, chosen.dispatcher)
     notes = [] if complete else ["the time ended before all that decides was measured; the same call again goes on"]
-    if len(losses) < min(FEWEST, question.fresh):
-        notes.append(NO_BOUND.format(len(losses)))
+    if question.fresh and len(losses) < FEWEST:
+        notes.append(f"{NO_BOUND}, and {len(losses)} could be drawn and measured in the time")
     elif len(losses) < question.fresh:
         notes.append(f"of {question.fresh} fresh shapes for the bound, {len(losses)} could be drawn and measured")
     return _finished(chooser, chosen, losses, notes, measuring.measured, complete)
@@ -123,7 +122,7 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
         best, seconds = solvers.seconds.min(axis=1), solvers.take(candidates=chosen.members).seconds
     losses, notes = _held_out(chosen, problems, seconds, best, held)
     if question.fresh and not held:
-        notes.append(NO_BOUND.format(0))
+        notes.append(f"{NO_BOUND}, and a quarter of the data has fewer, or --fresh asks for fewer")
     return _finished(chooser, chosen, losses, notes, 0, True)
 
 
@@ -215,10 +214,10 @@ def _finished(chooser: Chooser, chosen: Chosen, losses: Sequence[Losses], notes:
         (*notes, *_notes(question, chosen)))
     content = result.to_json()
     dispatcher = replace(dispatcher, evidence={name: content[name] for name in ("curve", "bounds", "notes")})
-    files, further = write_files(question.folder, question.prefix, dispatcher)
+    texts, further = texts_of(question.folder, question.prefix, dispatcher)
     page_path = question.folder / f"{question.prefix}{ENDINGS[-1]}"
-    result = replace(result, files=(*files, page_path), notes=(*result.notes, *further), dispatcher=dispatcher)
-    write_whole(page_path, page(result))
+    result = replace(result, files=(*texts, page_path), notes=(*result.notes, *further), dispatcher=dispatcher)
+    write_files(question.folder, question.prefix, {**texts, page_path: page(result)})
     return result
 
 
@@ -233,7 +232,7 @@ def _notes(question: Question, chosen: Chosen) -> list[str]:
                      "give each its own kernel")
     if chosen.is_worse_than("default"):
         notes.append("the library's default is better on the given shapes than what ships here; keep the default, or "
-                     "ask for more kernels")
+                     "ask for more kernels or bytes")
     unserved = [problem.brief() for problem, member in zip(matrix.problems, chosen.answers.members, strict=True)
                 if member < 0]
     if unserved:
