@@ -110,7 +110,7 @@ def _write(out: Path, *, data: Path | None, checkpoint: str | Path | None, shape
     files: defaultdict[str, list[Mapping[str, object]]] = defaultdict(list)
     left_out = Counter[str]()
     if missing := len(listed.keys() - {problem for _, problem in chosen}):
-        left_out["the data have no choice of aiter's for them"] = missing
+        left_out["the data have no choice of aiter's for the shape"] = missing
     for (device, problem), choice in chosen.items():
         try:
             name, cells = _line(device, problem, choice)

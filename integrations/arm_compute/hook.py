@@ -33,13 +33,13 @@ def mlgo_file(dispatcher: str | Path, gpu: str, cores: int) -> str:
     rule of at most one tree that compares m, n and k can be written, and only kernels that are valid in the whole
     domain; what the library computes outside of it, nobody chose. Raises MisuseError.
     """
-    check_path("dispatcher", dispatcher or "")
+    check_path("dispatcher", dispatcher or "")  # None is no file here
     chosen = Dispatcher.load(dispatcher)
     rule, fixed = chosen.rule, chosen.domain.fixed
     names = [fact.expression.text for fact in rule.facts]
     kind = next((kind for kind, settings in CONFIGS.items()
                  if all({*settings} == {name for name, _ in member.settings} for member in chosen.members)), None)
-    named = isinstance(gpu, str) and re.fullmatch("[a-z][a-z0-9]{0,39}", gpu, re.ASCII)
+    named = isinstance(gpu, str) and re.fullmatch("[a-z][a-z0-9]{0,39}", gpu)
     if not named or type(cores) is not int or not 0 < cores < LARGEST_NUMBER:
         raise MisuseError(f"gpu={shown(gpu)} with cores={shown(cores)}; name a GPU as the library does (g76) and its "
                           "number of cores")

@@ -63,7 +63,7 @@ class OverBudget(Exception):
 
     def __init__(self, seconds: float, ended: bool = False) -> None:
         super().__init__(f"the fewest measurements take {'more than' if ended else 'about'} "
-                         f"{seconds:.{1 if seconds >= 0.1 else 3}f} s here")
+                         f"{seconds:{'.1f' if seconds >= 0.1 else '.2g'}} s here")
         self.seconds = seconds
 
 

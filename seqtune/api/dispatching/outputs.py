@@ -22,7 +22,7 @@ HEAD = 1000  # bytes of a file, within which one of the marks stands
 
 
 def check_replaceable(folder: Path, prefix: str) -> None:
-    """Check that files with these names, if there are any, are those of an earlier dispatch. Raises MisuseError."""
+    """Check the prefix, and that existing files with these names are an earlier dispatch's. Raises MisuseError."""
     check_prefix(prefix)
     for path in (folder / f"{prefix}{ending}" for ending in ENDINGS):
         if path.exists() and not _is_ours(path):
@@ -57,7 +57,7 @@ def texts_of(folder: Path, prefix: str, dispatcher: Dispatcher) -> tuple[dict[Pa
 
 
 def write_files(folder: Path, prefix: str, texts: Mapping[Path, str]) -> None:
-    """Write all files or none; then those of an earlier call that this one does not have are removed."""
+    """Write all files as `write_together` does, then remove those of an earlier call that this one does not have."""
     write_together(texts)
     for path in (folder / f"{prefix}{ending}" for ending in ENDINGS):
         if path not in texts:

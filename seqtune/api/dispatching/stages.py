@@ -81,7 +81,8 @@ def dispatch_measured(question: Question, measuring: Measuring, shapes: Mapping[
     losses = measure_fresh(question, measuring, fresh, chosen.dispatcher)
     notes = [] if complete else ["the time ended before all that decides was measured; the same call again goes on"]
     if question.fresh and len(losses) < FEWEST:
-        notes.append(f"{NO_BOUND}, and {len(losses)} could be drawn and measured in the time")
+        notes.append(f"{NO_BOUND}, and {len(losses)} of {question.fresh} could be drawn and measured; give a larger "
+                     "--fresh, or more --minutes")
     elif len(losses) < question.fresh:
         notes.append(f"of {question.fresh} fresh shapes for the bound, {len(losses)} could be drawn and measured")
     return _finished(chooser, chosen, losses, notes, measuring.measured, complete)
@@ -122,7 +123,8 @@ def dispatch_data(question: Question, data: Dataset, device: Device,
         best, seconds = solvers.seconds.min(axis=1), solvers.take(candidates=chosen.members).seconds
     losses, notes = _held_out(chosen, problems, seconds, best, held)
     if question.fresh and not held:
-        notes.append(f"{NO_BOUND}, and a quarter of the data has fewer, or --fresh asks for fewer")
+        notes.append(f"{NO_BOUND}, and a quarter of the data, at most --fresh ({question.fresh}), has fewer; give more "
+                     "shapes, or a larger --fresh")
     return _finished(chooser, chosen, losses, notes, 0, True)
 
 
@@ -192,8 +194,8 @@ def _held_out(chosen: Chosen, problems: Sequence[Problem], seconds: Floats, best
     notes = [f"{len(held)} of {len(problems)} shapes of the data were held out for the bound, so no kernel was chosen "
              "for them; --fresh 0 learns from all"] if held else []
     if lacking:  # a bound from the others would be one of a selection
-        return [], [*notes, f"no bound: the data lack a time of {lacking} of {len(held)} held-out shapes with the "
-                            "kernel that the rule picks for them, and the others alone would be a selection"]
+        return [], [*notes, f"no bound: {lacking} of {len(held)} held-out shapes have no time with the kernel that "
+                            "the rule picks for them; add these times, or use --fresh 0"]
     return [Losses(loss(float(times[row]), float(best[row])), None, bool(answers.sure[row])) for row in held], notes
 
 
@@ -237,7 +239,7 @@ def _notes(question: Question, chosen: Chosen) -> list[str]:
                 if member < 0]
     if unserved:
         notes.append(f"no kernel that ships is valid for {len(unserved)} of the shapes, such as {unserved[0]}; ask for "
-                     "more kernels")
+                     "more kernels or bytes")
     if dispatcher.gap:
         notes.append(f"no kernel is promised for {dispatcher.gap}")
     if not dispatcher.promised:

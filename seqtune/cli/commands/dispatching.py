@@ -57,7 +57,8 @@ def dispatch(
         help="The folder for the files and the page; files of anybody else are not replaced.  [required]")] = None,
     prefix: Annotated[str | None, typer.Option(
         "--prefix", metavar="NAME", show_default=False,
-        help="What the files' names and the public names in C begin with, so that one program can have several.  "
+        help="What the files' names and the public names in C begin with, so that one program can have several "
+             "dispatchers.  "
              "[default: dispatch]")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,

@@ -37,10 +37,12 @@ def table(tmp_path: Path) -> Path:
 
 def test_the_words_of_the_command_reach_the_function(given: Given, table: Path, run: Run) -> None:
     answer = run("dispatch", "gemm", "--shapes", table, "--device", "opencl:0", "--kernels", 8, "--slowdown", 1.2,
-                 "--minutes", 5, "--domain", "m=1..64", "--domain", "n % 8 == 0", "--out", "out", "--seed", 3)
+                 "--minutes", 5, "--domain", "m=1..64", "--domain", "n % 8 == 0", "--out", "out", "--seed", 3,
+                 "--prefix", "products")
     shapes = {Problem.make("gemm", m=m, n=64, k=64): share for m, share in ((1, 0.25), (2, 0.75))}
     wanted = {"shapes": shapes, "operation": "gemm", "device": "opencl:0", "kernels": 8, "goal": "within",
-              "slowdown": 1.2, "minutes": 5.0, "seed": 3, "fresh": 100, "domain": ["m=1..64", "n % 8 == 0"]}
+              "slowdown": 1.2, "minutes": 5.0, "seed": 3, "fresh": 100, "prefix": "products",
+              "domain": ["m=1..64", "n % 8 == 0"]}
     assert {name: given[name] for name in wanted} == wanted
     assert answer["kernels"] == 2
 

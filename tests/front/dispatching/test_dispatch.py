@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from seqtune.api.dispatching.sizes import ObjectSizes
 from seqtune.api.dispatching.stages import dispatch_measured
 from seqtune.api.inputs import as_problems
 from seqtune.data.journal.journal import Journal
-from seqtune.errors import DeviceError, InterruptedTuning, MisuseError, UnavailableError
+from seqtune.errors import DeviceError, InterruptedTuning, MisuseError, SeqtuneError, UnavailableError
 from seqtune.integrations.miopen.formats.importing import read_files
 from seqtune.kernels.kernel import Configuration, Kernel, Parameter
 from seqtune.kernels.operations.table import operation
@@ -93,6 +94,9 @@ def test_members_their_rule_and_files_come_from_few_measurements(first: tuple[Pa
                                                                                       "html")]
     assert {*result.files} == {*(folder / "out").iterdir()}
     check_replaceable(folder / "out", PREFIX)
+    texts, _ = outputs.texts_of(folder, "products", Dispatcher.load(result.files[0]))
+    assert [path.name for path in texts] == [f"products.{ending}" for ending in ("json", "h", "c", "hpp", "py")]
+    assert '#include "products.h"' in texts[folder / "products.hpp"]
     answers = Dispatcher.load(result.files[0]).choose_many(ProblemColumns.of([*SHAPES]))
     for number, served in enumerate(result.served):
         for problem in served.problems:
@@ -125,6 +129,11 @@ def test_the_same_call_again_measures_nothing_and_a_language_that_cannot_write_t
     monkeypatch.setattr(outputs, "c_file", refuse)
     again = SyntheticMeasurer()
     folder = copytree(first[0], tmp_path / "again")
+    before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
+    with monkeypatch.context() as patch, pytest.raises(SeqtuneError, match="no space"):
+        patch.setattr(outputs, "write_together", Mock(side_effect=SeqtuneError("no space")))
+        run(folder, again, fresh=9)
+    assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before
     result = run(folder, again, fresh=9)
     assert (again.alone, again.together, result.measuring.measured) == ([], [], 0)
     assert result.losses == first[1].losses

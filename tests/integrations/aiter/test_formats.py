@@ -148,7 +148,7 @@ def test_a_dispatch_fills_the_shapes_that_the_data_lack_and_aiters_reader_finds_
     again, skipped = read(written)
     assert (chosen(again), skipped) == ({8: SMALL, 32: SMALL, 128: LARGE}, {})
     report = serve_files(tmp_path / "data alone", "aiter", data=tmp_path / "data.parquet", shapes=[str(untuned)]).report
-    assert report["left out"] == [{"rows": 3, "reason": "the data have no choice of aiter's for them"}]
+    assert report["left out"] == [{"rows": 3, "reason": "the data have no choice of aiter's for the shape"}]
     with pytest.raises(MisuseError, match="out=''; it must be a path"):
         serve_files("", "aiter", data=tmp_path / "data.parquet")
 

@@ -19,6 +19,7 @@ from seqtune.predictor.checkpoint import Checkpoint
 from seqtune.predictor.proposing import SMALL
 from tests.support.learning.c_programs import (
     CPU,
+    LARGEST_SOURCE,
     check_random_structs,
     mixed_checkpoint,
     needs_compiler,
@@ -27,10 +28,8 @@ from tests.support.learning.c_programs import (
 )
 from tests.support.learning.compiled_predictor import CompiledPredictor, compiled
 
-LARGEST_SOURCE = 10_000_000  # bytes
 OTHER = replace(CPU, name="llvm:avx2:1", threads=1, l2_bytes=1 << 20)
 
-# Problems and devices of random bytes, and with random features that are nearly valid.
 MEASURED = {"OPERATIONS": "2", "BACKEND": "0", "FEATURES": """
         if (problem.operation == SEQTUNE_CONV2D) {
             seqtune_conv2d *conv = &problem.of.conv2d;
@@ -43,6 +42,8 @@ MEASURED = {"OPERATIONS": "2", "BACKEND": "0", "FEATURES": """
             problem.of.gemm.m = (int64_t)(fuzz() % 300); problem.of.gemm.n = 1 + (int64_t)(fuzz() % 300);
             problem.of.gemm.k = 1 + (int64_t)(fuzz() % 300);
         }"""}
+
+
 @pytest.fixture(scope="module")
 def small() -> Checkpoint:
     return small_checkpoint(CPU)

@@ -75,6 +75,8 @@ def run_program(source: Path, *options: str) -> str:
     return ran.stdout
 
 
+LARGEST_SOURCE = 10_000_000  # bytes
+# Problems and devices of random bytes, and with random features that are nearly valid.
 FUZZ = """
 #include <stdio.h>
 static uint64_t fuzz_state = 88172645463325252u;

@@ -14,11 +14,10 @@ from seqtune.kernels.devices.device import Device
 from seqtune.kernels.problem import Problem
 from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.checkpoint import Checkpoint
-from tests.support.learning.c_programs import check_random_structs, needs_compiler
+from tests.support.learning.c_programs import LARGEST_SOURCE, check_random_structs, needs_compiler
 from tests.support.learning.compiled_predictor import CompiledPredictor, compiled
 from tests.support.learning.miopen_problems import draw, gpus
 
-LARGEST_SOURCE = 10_000_000  # bytes
 CHOSEN = {"OPERATIONS": "1", "BACKEND": "2", "FEATURES": """
         seqtune_convnd *conv = &problem.of.convnd;
         conv->n = 1 + (int64_t)(fuzz() % 40);
