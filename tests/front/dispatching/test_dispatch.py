@@ -130,9 +130,10 @@ def test_the_same_call_again_measures_nothing_and_a_language_that_cannot_write_t
     again = SyntheticMeasurer()
     folder = copytree(first[0], tmp_path / "again")
     before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
-    with monkeypatch.context() as patch, pytest.raises(SeqtuneError, match="no space"):
+    with monkeypatch.context() as patch:
         patch.setattr(outputs, "write_together", Mock(side_effect=SeqtuneError("no space")))
-        run(folder, again, fresh=9)
+        with pytest.raises(SeqtuneError, match="no space"):
+            run(folder, again, fresh=9)
     assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before
     result = run(folder, again, fresh=9)
     assert (again.alone, again.together, result.measuring.measured) == ([], [], 0)
