@@ -45,8 +45,8 @@ def test_another_process_proposes_the_same(name: str, request: pytest.FixtureReq
 @pytest.mark.parametrize("name", DOORS)
 def test_every_door_asks_the_checkpoint_that_is_shipped_for_gpus(
         name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ship_random(tmp_path, monkeypatch)
     skip_without(*DOORS[name][1])
+    ship_random(tmp_path, monkeypatch)
     asked: list[str] = []
     propose = Checkpoint.propose
 

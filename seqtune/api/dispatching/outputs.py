@@ -21,10 +21,15 @@ MARKS = (b"Made by seqtune dispatch.", b'{"format":"seqtune dispatcher"',
 HEAD = 1000  # bytes of a file, within which one of the marks stands
 
 
+def paths_of(folder: Path, prefix: str) -> tuple[Path, ...]:
+    """The paths of all files of a dispatch: JSON, header and source of C, header of C++, Python, the page."""
+    return tuple(folder / f"{prefix}{ending}" for ending in ENDINGS)
+
+
 def check_replaceable(folder: Path, prefix: str) -> None:
     """Check the prefix, and that existing files with these names are an earlier dispatch's. Raises MisuseError."""
     check_prefix(prefix)
-    for path in (folder / f"{prefix}{ending}" for ending in ENDINGS):
+    for path in paths_of(folder, prefix):
         if path.exists() and not _is_ours(path):
             raise MisuseError(f"{path} was not written by seqtune dispatch, which would replace it; name another "
                               "folder, or move the file")
@@ -44,7 +49,7 @@ def texts_of(folder: Path, prefix: str, dispatcher: Dispatcher) -> tuple[dict[Pa
 
     A language that cannot express it gets no file, but a note.
     """
-    json, header, source, templates, module, _ = (folder / f"{prefix}{ending}" for ending in ENDINGS)
+    json, header, source, templates, module, _ = paths_of(folder, prefix)
     texts, notes = {json: dispatcher.text()}, list[str]()
     for language, paths, made in (
             ("C", (header, source, templates), lambda: (*c_file(dispatcher, prefix), cpp_file(dispatcher, prefix))),
@@ -59,6 +64,6 @@ def texts_of(folder: Path, prefix: str, dispatcher: Dispatcher) -> tuple[dict[Pa
 def write_files(folder: Path, prefix: str, texts: Mapping[Path, str]) -> None:
     """Write all files as `write_together` does, then remove those of an earlier call that this one does not have."""
     write_together(texts)
-    for path in (folder / f"{prefix}{ending}" for ending in ENDINGS):
+    for path in paths_of(folder, prefix):
         if path not in texts:
             path.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ from .choosing import MOST_KERNELS, Chooser, Chosen, Question
 from .filling import complete_members, fill, room
 from .known import Known, known_here, shares, solver_matrix, tasks_in_data
 from .measuring import Measuring
-from .outputs import ENDINGS, texts_of, write_files
+from .outputs import paths_of, texts_of, write_files
 from .page import page
 from .proof import loss, measure_fresh
 from .results import Dispatched, Measured, OwnKernel, Served
@@ -217,7 +217,7 @@ def _finished(chooser: Chooser, chosen: Chosen, losses: Sequence[Losses], notes:
     content = result.to_json()
     dispatcher = replace(dispatcher, evidence={name: content[name] for name in ("curve", "bounds", "notes")})
     texts, further = texts_of(question.folder, question.prefix, dispatcher)
-    page_path = question.folder / f"{question.prefix}{ENDINGS[-1]}"
+    *_, page_path = paths_of(question.folder, question.prefix)
     result = replace(result, files=(*texts, page_path), notes=(*result.notes, *further), dispatcher=dispatcher)
     write_files(question.folder, question.prefix, {**texts, page_path: page(result)})
     return result

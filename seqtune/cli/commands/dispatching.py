@@ -58,8 +58,7 @@ def dispatch(
     prefix: Annotated[str | None, typer.Option(
         "--prefix", metavar="NAME", show_default=False,
         help="What the files' names and the public names in C begin with, so that one program can have several "
-             "dispatchers.  "
-             "[default: dispatch]")] = None,
+             "dispatchers.  [default: dispatch]")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:

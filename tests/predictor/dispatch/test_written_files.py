@@ -255,7 +255,7 @@ def test_the_decorator_races_two_members_once_for_each_shape_and_one_that_fails_
 
 def test_a_size_that_is_no_number_is_refused() -> None:
     choose = module(made("gemm"))["choose"]
-    with pytest.raises(TypeError, match=r"^sizes are numbers, and words are strings; found \(\(.m., .x.\), "):
+    with pytest.raises(TypeError, match=r"^sizes are numbers, and words are strings; found \(\('m', 'x'\), "):
         choose(m="x", n=64, k=64, trans_b="no")
     assert choose(m=np.int32(64), n=64.0, k=64, trans_b="no") == choose(m=64, n=64, k=64, trans_b="no")
     assert choose(m=float("nan"), n=64, k=64, trans_b="no").member is None
