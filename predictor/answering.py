@@ -205,9 +205,9 @@ def predictor_for(device: Device, name: str | Path) -> TaskPredictor:
     """The predictor of a name. Raises CheckpointError if it does not answer for the device's backend."""
     predictor = named_predictor(name)
     if device.backend not in predictor.backends:
-        if name in UNTRAINED:
-            backends = " and ".join(predictor.backends)
-            raise CheckpointError(f"the {name} predictor answers for {backends} devices, not for {device.backend}")
+        if not isinstance(predictor, Checkpoint):
+            who, backends = f"the {name} predictor" if name in UNTRAINED else name, " and ".join(predictor.backends)
+            raise CheckpointError(f"{who} answers for {backends} devices, not for {device.backend}")
         raise CheckpointError(f"the checkpoint {name} was not trained for {device.backend} devices; name "
                               "another, or retrain it with records of one")
     return predictor

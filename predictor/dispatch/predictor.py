@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtune.errors import CheckpointError
+from seqtune.errors import CheckpointError, KernelError
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.files import reason
 from seqtune.kernels.kernel import Kernel
@@ -38,7 +38,10 @@ class DispatchedPredictor:
         ) if device is None else (device.backend,)
 
     def task(self, problem: Problem, device: Device) -> Task:
-        """The task of a problem with the members' kernels. Raises KernelError."""
+        """The task of a problem with the members' kernels. Raises KernelError, also for another operation."""
+        if not self._serves(problem):
+            raise KernelError(f"{self.path} chooses kernels for {self.dispatcher.operation.name}, not for "
+                              f"{problem.type}; name another dispatcher or a checkpoint")
         return Task.of(problem, device, [kernel(name) for name in self.names])
 
     def knows(self, kernels: Iterable[Kernel]) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqtune.errors import CheckpointError, FormatError
+from seqtune.errors import CheckpointError, FormatError, KernelError
 from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.registry import kernel
@@ -67,6 +67,10 @@ def test_what_it_cannot_answer_is_one_line(file: Path, tmp_path: Path) -> None:
     convolution = Problem.make("conv2d", c=16, h=14, w=14, k=32, r=3, s=3)
     with pytest.raises(CheckpointError, match=r"dispatch\.json chooses among llvm\.gemm, not llvm\."):
         named_predictor(file).check_kernels(Task.of(convolution, DEVICE).kernels)
+    with pytest.raises(KernelError, match=r"dispatch\.json chooses kernels for gemm, not for conv2d"):
+        answering(convolution, DEVICE, file)
+    with pytest.raises(CheckpointError, match=r"dispatch\.json answers for llvm devices, not for opencl"):
+        answering(LARGE, device_of("opencl"), file)
     with pytest.raises(CheckpointError, match=r"cannot read .*nothing\.json: No such file"):
         named_predictor(tmp_path / "nothing.json")
     (tmp_path / "other.json").write_text("{}")
