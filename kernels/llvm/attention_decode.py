@@ -53,7 +53,7 @@ KERNEL = Kernel.of(
     constraints=(
         ("vector <= vector_floats", "a vector must fit the widest register"),
         ("head_dim % vector == 0 and value_dim % vector == 0", "vectors must divide keys and values"),
-        ("vector == min(vector_floats, 16) or head_dim % (2 * vector) > 0 or value_dim % (2 * vector) > 0",
+        ("vector == min(vector_floats, 16) or head_dim % max(4, 2 * vector) > 0 or value_dim % max(4, 2 * vector) > 0",
          "vectors below the register's width pay only where wider ones do not divide keys and values"),
         ("keys <= vector and keys <= kv_len", "as many keys are summed together as there are lanes, at most"),
         ("keys * 4 >= min(vector, kv_len)", "sums across lanes of so few keys waste most of their steps"),

@@ -52,6 +52,18 @@ def test_every_problem_of_a_network_has_a_kernel_and_a_space_worth_searching() -
             assert all(4 <= len(space) <= 6000 for space in spaces), problem.brief()
 
 
+@pytest.mark.parametrize("features", [
+    "q_len=1 kv_len=13 head_dim=10", "q_len=2 kv_len=9 head_dim=6 value_dim=8",
+    "q_len=9 kv_len=3 head_dim=16 value_dim=2"])
+def test_few_queries_of_heads_of_2_numbers_more_than_a_multiple_of_4_have_a_kernel(
+        backends: dict[str, LLVMBackend], features: str) -> None:
+    problem = parse_problem(f"attention heads=2 {features}")
+    family = kernel("llvm.attention_decode")
+    for backend in backends.values():
+        space = SearchSpace(family, problem, backend.device)
+        check(backend, family, problem, [space.default])
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 class TestSpecialNumbers:
     @staticmethod
