@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from seqtune.errors import KernelError
 
@@ -102,11 +101,11 @@ def collapsed(views: Sequence[View]) -> list[Dimension]:
     dimensions = [(size, strides) for size, *strides in zip(
         out.shape, *(view.strides for view in views), strict=True) if size != 1]
     dimensions.sort(key=lambda dimension: -dimension[1][0])
-    for (_, outside), (size, inside) in pairwise(dimensions):
-        if outside[0] < size * inside[0] and out.size:
+    reach = 0  # floats from the first element to the last one of the dimensions inside
+    for size, strides in reversed(dimensions):
+        if strides[0] <= reach and out.size:
             raise KernelError(f"elements of the output of shape {out.shape} and strides {out.strides} overlap")
-    if dimensions and dimensions[-1][1][0] == 0 and out.size:
-        raise KernelError(f"the output of shape {out.shape} and strides {out.strides} repeats an element")
+        reach += (size - 1) * strides[0]
     return joined([(size, tuple(strides)) for size, strides in dimensions])
 
 

@@ -95,3 +95,20 @@ def test_a_call_in_which_only_the_graph_differs_settles_nothing(quick: Callable[
             assert fast.model.formats.find(strides) is None
             check(fast, model, FORMATS["channels_last"](torch.randn(SHAPE)))
             assert fast.model.formats.find(strides) is not None
+
+
+class Columns(nn.Linear):
+    """A result with gaps: some of the columns."""
+
+    def __init__(self, part: slice) -> None:
+        super().__init__(7, 11)
+        self.part = part
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[:, self.part]
+
+
+@pytest.mark.parametrize("part", [slice(0, 11, 2), slice(1, None, 3), slice(0, None, 7), slice(2, 9)])
+def test_results_with_gaps_have_pytorch_s_strides(quick: Callable[..., Optimized], part: slice) -> None:
+    model, x = Columns(part).eval(), torch.randn(4, 7)
+    check(quick(model, x), model, x)
