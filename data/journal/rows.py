@@ -147,10 +147,12 @@ class BatchReader:
     def _row_by_row(self, rows: Sequence[Row]) -> Iterator[Record]:
         for values in rows:
             row = dict(zip(NAMES, values, strict=True))
-            problem = self._problems[row["problem"]]
-            if problem is None:
-                continue
             try:
+                _check("problem", row["problem"], row["problem"] in self._problems)
+                problem = self._problems[row["problem"]]
+                if problem is None:
+                    continue
+                _check("device", row["device"], row["device"] in self._devices)
                 yield self._check_row(row, problem, str(self._devices[row["device"]]))
             except ValueError as error:
                 raise ValueError(f"row {row['id']} of {self._table}: {error}") from None

@@ -13,7 +13,7 @@ import os
 import re
 import sqlite3
 import struct
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from seqtune.errors import FormatError, MisuseError
@@ -86,8 +86,7 @@ def check_header(path: Path) -> None:
         raise FormatError(f"{path} is a journal of version {version}; this seqtune reads versions 1 to {VERSION}")
     page_size = struct.unpack_from(">H", head, 16)[0]
     expected = pages * (65536 if page_size == 1 else page_size)
-    log = path.with_name(path.name + "-wal")
-    if path.stat().st_size < expected and not (log.exists() and log.stat().st_size):
+    if path.stat().st_size < expected and _log(path) is None:
         raise FormatError(f"the journal {path} is truncated: {path.stat().st_size} of {expected} bytes")
 
 
@@ -96,11 +95,8 @@ def check_tables(path: Path) -> None:
 
     Raises sqlite3's errors.
     """
-    try:
-        if path.with_name(path.name + "-wal").stat().st_size:
-            return  # in use, or left by a killed process: only SQLite can read the log
-    except FileNotFoundError:
-        pass  # the last process that used it has just closed it, or none did
+    if _log(path) is not None:
+        return  # in use, or left by a killed process: only SQLite can read the log
     with closing(_read_only(path)) as connection:
         check_schema(connection, path)
         for table in TABLES:
@@ -126,7 +122,7 @@ def check_regular(path: Path) -> None:
 def open_connection(path: Path) -> sqlite3.Connection:
     """Connect to a journal; every statement is its own transaction. A journal that cannot be written is only read.
 
-    Raises sqlite3's errors.
+    Raises sqlite3's errors, and FormatError if it has records that cannot be read without writing beside it.
     """
     try:
         # absolute, since SQLite gives names such as :memory: a meaning of their own
@@ -135,11 +131,22 @@ def open_connection(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         if primary_code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             raise
+        if (log := _log(path)) is not None:
+            raise FormatError(f"the newest records of {path} are in {log.name} beside it, which can only be read where "
+                              "files can be made; copy both to such a folder") from None
         connection = _read_only(path)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
     for pragma in ("synchronous = NORMAL", "foreign_keys = ON", "trusted_schema = OFF"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
+
+
+def _log(path: Path) -> Path | None:
+    """The log of a journal, if it holds anything: records that are not in the journal's file yet."""
+    log = path.with_name(path.name + "-wal")
+    with suppress(FileNotFoundError):  # the last process that used the journal has just closed it, or none did
+        return log if log.stat().st_size else None
+    return None
 
 
 def _read_only(path: Path) -> sqlite3.Connection:

@@ -174,6 +174,14 @@ def _feature(name: str, declared: FeatureDocument) -> Feature:
     if declared.choices and declared.number:
         raise DocumentFault((*path, "number"), "a feature with choices is no number")
     words, numbers = _choices(declared, path)
+    bound = next((bound for bound in ("low", "high") if bound in declared.model_fields_set), None)
+    if declared.number and bound is not None:
+        raise DocumentFault((*path, bound, KEY), "a feature with number = true is any positive number; bounds are for "
+                                                 'whole numbers, and a rule bounds others (rules = {"' f'{name} <= 2" '
+                                                 '= "reason"})')
+    if numbers and bound is not None:
+        raise DocumentFault((*path, bound, KEY), "choices that are whole numbers are the only values, so there are no "
+                                                 "bounds")
     low, high = declared.low, LARGEST_TENSOR if declared.high is None else declared.high
     if numbers:
         low, high = min(numbers), max(numbers)
@@ -198,10 +206,6 @@ def _choices(declared: FeatureDocument, path: KeyPath) -> tuple[tuple[str, ...],
         raise DocumentFault((*path, "choices"), "a choice is listed twice (upper and lower case are equal)")
     if len(set(numbers)) < len(numbers):
         raise DocumentFault((*path, "choices"), "a choice is listed twice")
-    bound = next((bound for bound in ("low", "high") if bound in declared.model_fields_set), None)
-    if numbers and bound is not None:
-        raise DocumentFault((*path, bound, KEY), "choices that are whole numbers are the only values, so there are no "
-                                                 "bounds")
     return words, numbers
 
 

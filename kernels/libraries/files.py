@@ -84,7 +84,7 @@ def source_text(folder: Path | None, name: str) -> str:
     """The text of a source file of a library. Raises FormatError."""
     content = read_regular(inside(folder, name), LARGEST_SOURCE)
     try:
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FormatError(f"{name} is not UTF-8 text (byte {error.start})") from None
     if "\0" in text:

@@ -62,7 +62,7 @@ def entry(value: Any = 2000.0, runtime: float = 2000.0, **unit: Any) -> dict[str
 
 def seconds_of(path: Path, timeunit: str | None, *entries: dict[str, Any]) -> list[float]:
     path.write_text(json.dumps({"schema_version": "1.0.0", "results": list(entries),
-                                "metadata": {"timeunit": timeunit} if timeunit else {}}))
+                                "metadata": {"timeunit": timeunit} if timeunit else None}))
     return [row.seconds for row in read_t4(path).rows]
 
 

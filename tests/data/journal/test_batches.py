@@ -56,12 +56,16 @@ def reader(check_row: Callable[..., Record] = record_of) -> BatchReader:
 def singly(rows: list[dict[str, Any]]) -> list[Record]:
     """The records of rows that are checked one by one."""
     records = []
+    problems, devices = {1: PROBLEM, 2: None}, {1: "device"}
     for row in rows:
-        problem = {1: PROBLEM, 2: None}[row["problem"]]
-        if problem is None:
-            continue
         try:
-            records.append(record_of(row, problem, {1: "device"}[row["device"]]))
+            if row["problem"] not in problems:
+                raise ValueError(f"the column problem has {row['problem']!r}")
+            if (problem := problems[row["problem"]]) is None:
+                continue
+            if row["device"] not in devices:
+                raise ValueError(f"the column device has {row['device']!r}")
+            records.append(record_of(row, problem, devices[row["device"]]))
         except ValueError as error:
             raise ValueError(f"row {row['id']} of trials: {error}") from None
     return records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -45,6 +46,7 @@ def test_a_value_that_is_no_value_of_its_column_is_one_line(column: str, tmp_pat
             continue  # SQLite itself refuses the value
         with Journal(path) as journal, pytest.raises(FormatError, match="is damaged") as caught:
             list(journal.records())
+        assert re.search("row 1 of trials: .*" + column.strip('"'), str(caught.value))
         assert len(str(caught.value).splitlines()) == 1
         assert main(["export", "parquet", "--journal", str(path), "--out", str(tmp_path / "out.parquet")]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1

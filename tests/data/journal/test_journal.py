@@ -164,6 +164,33 @@ def test_a_journal_that_cannot_be_written_is_read_in_this_version_and_else_says_
         assert list(journal.records()) == [record()]
 
 
+def test_records_in_the_log_of_a_journal_that_cannot_be_written_are_not_left_out(
+        path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed process leaves the log behind, and SQLite cannot read it in a folder where it makes no file."""
+    copy = path.with_name("copy.sqlite")
+    with Journal(path) as journal:
+        journal.add(record())
+        for end in ("", "-wal"):
+            Path(f"{copy}{end}").write_bytes(Path(f"{path}{end}").read_bytes())
+    connect = sqlite3.connect
+
+    def in_a_locked_folder(database: Path | str, **options: Any) -> sqlite3.Connection:
+        """Refuse a connection that may write, as SQLite does without the permission, which root always has."""
+        if "immutable" not in str(database):
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+            raise error
+        connection: sqlite3.Connection = connect(database, **options)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", in_a_locked_folder)
+    with pytest.raises(FormatError, match=r"newest records of .* are in copy\.sqlite-wal beside it"):
+        Journal(copy)
+    monkeypatch.undo()
+    with Journal(copy) as journal:
+        assert list(journal.records()) == [record()]
+
+
 def test_a_trial_of_another_machine_of_the_same_name_is_not_known_here(path: Path) -> None:
     """Virtual machines of one processor model differ in their caches."""
     other = replace(DEVICE, l3_bytes=1 << 20)

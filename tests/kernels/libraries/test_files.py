@@ -10,6 +10,7 @@ import pytest
 from seqtune.errors import FormatError, KernelError, MisuseError, ProblemError
 from seqtune.kernels.libraries.declared_library import declared_library, parse_document
 from seqtune.kernels.libraries.document import KernelDocument, LibraryDocument
+from seqtune.kernels.libraries.files import source_text
 from seqtune.kernels.libraries.messages import message_of, messages_in_use, of_message, use_messages
 from seqtune.kernels.libraries.reading import read_library
 from seqtune.kernels.libraries.table import use
@@ -95,6 +96,13 @@ def test_a_version_follows_what_runs_and_not_what_is_allowed(tmp_path: Path) -> 
     source.write_text("kernel void stencil() { return; }")
     assert version(text) != first
     assert version(text.replace("default = {block_x = 32}", "default = {block_x = 32}\nversion = 7")) == 7
+
+
+def test_a_byte_order_mark_is_no_part_of_a_source(tmp_path: Path) -> None:
+    """Editors on Windows write it, and PoCL refuses it."""
+    text = "kernel void stencil() {}\n"
+    (tmp_path / "stencil.cl").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert source_text(tmp_path, "stencil.cl") == text
 
 
 def test_a_version_covers_what_is_restored_before_a_launch(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ MISTAKES: tuple[tuple[str, str, str, str, str], ...] = (
     ('a default out of bounds', 'default = 1,', 'default = 65,', '4:44', 'steps.default: steps=65 is outside 1..64'),
     ('a default that is no choice', 'default = "a"', 'default = "c"', '4:108', 'not one of a, b'),
     ('a choice twice', 'choices = ["a", "b"]', 'choices = ["a", "A"]', '4:86', 'and lower case are equal)'),
+    ('bounds of a feature that may have fractions', 'steps = {default = 1, low = 1,',
+     'steps = {default = 1, number = true, low = 1,', '4:62', 'is any positive number; bounds are for whole numbers'),
     ('a choice that is a number among words', 'choices = ["a", "b"]', 'choices = ["a", 2]', '4:92',
      "2 and 'a' are choices of one feature; write all as words or all as whole numbers"),
     ('no choice', 'low = 1, high = 64', 'choices = []', '4:57', 'there is no choice'),
