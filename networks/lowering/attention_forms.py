@@ -67,6 +67,7 @@ def _multiply(graph: fx.Graph, node: fx.Node) -> None:
             product = insert_operation(graph, aten.reshape.default, product, [
                 sizes[axis] for axis in (*shared, *rows, *columns)])
         whole = _permuted(graph, product, [*shared, *rows, *columns], result)
+    whole.meta["val"] = node.meta["val"]  # the strides of PyTorch's result, which may be others
     node.replace_all_uses_with(whole)
     graph.erase_node(node)
 

@@ -73,6 +73,23 @@ def test_products_of_many_matrices_take_few_launches(quick: Callable[..., Optimi
     torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-5)
 
 
+class TurnedSum(nn.Linear):
+    """A sum over named axes whose result has the columns of the first factor as rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return torch.einsum("ik,jk->ji", y, 2 * y)
+
+
+def test_a_sum_over_named_axes_has_pytorch_s_strides(quick: Callable[..., Optimized]) -> None:
+    model = TurnedSum(6, 7).eval()
+    fast = quick(model, torch.randn(4, 6))
+    assert "aten.matmul" in steps_of(fast)
+    x = torch.randn(4, 6)
+    torch.testing.assert_close(fast(x), model(x))
+    assert fast(x).stride() == model(x).stride()
+
+
 @needs_bf16
 def test_products_of_a_network_in_bf16_are_computed_in_fp32(quick: Callable[..., Optimized]) -> None:
     model = Changes(of_heads).eval()
