@@ -63,6 +63,7 @@ class Imported:
 def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[Dataset, list[dict[str, Any]]]:
     """Read all files into one data set, with a report of each file. A solver's shortest time counts.
 
+    Of several labels of a problem and solver, that of the user's perf-db counts, else the first, as in MIOpen.
     `devices` are the user's devices, for files whose names contain no GPU or not all of its facts. Raises DeviceError
     if no file is of one of them, FormatError if a file is damaged.
     """
@@ -73,6 +74,7 @@ def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[D
         if device.name not in names:
             raise DeviceError(f"none of the files is of {device.name:.60}; their names contain {', '.join(names):.200}")
     files = [read_file(path, device_of_file, tables) for path, device_of_file in zip(paths, file_devices, strict=True)]
+    _keep_one_label(sorted(files, key=lambda file: ".udb" not in file.path.name))
     rows = pd.concat([file.rows for file in files], ignore_index=True).sort_values("seconds", kind="stable")
     rows = rows.drop_duplicates(["device", "problem", "kernel", "configuration", "run"]).sort_index()
     provenance = {"source": "MIOpen: " + ", ".join(path.name for path in paths)}
@@ -85,6 +87,18 @@ def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[D
     data = Dataset(rows.reset_index(drop=True), {file.device.key: file.device for file in files}, problems,
                    provenance=provenance)
     return data, [file.report() for file in files]
+
+
+def _keep_one_label(files: Sequence[Imported]) -> None:
+    """Leave out labels of problems for which the solver has an earlier one on the device, and count them."""
+    keys = ["device", "problem", "kernel", "run"]
+    rows = pd.concat([file.rows[keys] for file in files])
+    further = (rows.duplicated() & (rows["run"] == TUNED)).to_numpy()
+    ends = np.cumsum([len(file.rows) for file in files])
+    for file, left_out in zip(files, np.split(further, ends[:-1]), strict=True):
+        if left_out.any():
+            file.rows = file.rows[~left_out]
+            file.skipped["a further label of a problem and solver that have one"] += int(left_out.sum())
 
 
 def as_gpu(device: str | Device) -> Device:

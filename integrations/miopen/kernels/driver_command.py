@@ -33,11 +33,14 @@ _DRIVER_DEFAULTS = {"n": 100}  # its other defaults are the same as ours
 
 
 def driver_words(words: Sequence[str]) -> Sequence[str] | None:
-    """The words after the program name if `words` is a MIOpenDriver command line, else None."""
-    program = bool(words) and PurePath(words[0]).name == "MIOpenDriver"
-    rest = words[1:] if program else words
+    """The words after the program name if `words` is a MIOpenDriver command line, else None.
+
+    In MIOpen's logs, others stand before it: `MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv ...`.
+    """
+    start = next((index for index, word in enumerate(words, 1) if PurePath(word).name == "MIOpenDriver"), 0)
+    rest = words[start:]
     options = any(word.startswith("-") for word in rest[1:])
-    return rest if program or (bool(rest) and rest[0] in DRIVER_DTYPES and options) else None
+    return rest if start or (bool(rest) and rest[0] in DRIVER_DTYPES and options) else None
 
 
 def driver_features(words: Sequence[str]) -> dict[str, object]:

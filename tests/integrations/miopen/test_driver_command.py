@@ -24,6 +24,7 @@ def test_miopen_command_lines_are_read() -> None:
         MIOPEN,
         f"./bin/MIOpenDriver {MIOPEN} -m conv -g 1 -F 1 -t 1 -V 0 -i 3 -s 0",
         f"MIOpenDriver conv {long} --search 1",
+        f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {MIOPEN} -m conv -F 1",
         f"{MIOPEN} -S -1 --in_layout NCHW --fil_layout NCHW --out_layout NCHW",
     ):
         assert parse_problem(line) == wanted

@@ -33,6 +33,17 @@ def test_labels_are_read_from_every_form_of_perf_db(name: str, tmp_path: Path) -
     assert not (data.rows["status"] == "correct").any()
 
 
+def test_of_several_labels_of_a_problem_the_users_counts_and_else_the_first(tmp_path: Path) -> None:
+    key = "2x1024x32x32x1x3x3x1x512x1x1x1x0x1x1x0x1x1x0x0x1xNCHWxFP32xF=ConvBinWinogradRxSf3x2:"
+    system, user = tmp_path / "gfx942130.db.txt", tmp_path / "gfx942130.HIP.3_3_0.udb.txt"
+    system.write_text(f"{key}74\n{key}66\n")
+    user.write_text(f"{key}70\n")
+    for files, groups, left_out in (([system], 74, [1]), ([system, user], 70, [2, 0]), ([user, system], 70, [0, 2])):
+        data, reports = read_files(files)
+        assert [configuration for *_, configuration in rows(data)] == [f'{{"n_groups":{groups}}}']
+        assert [sum(report["skipped"].values()) for report in reports] == left_out
+
+
 def test_channels_and_sizes_are_those_of_the_forward_convolution(tmp_path: Path) -> None:
     data, _ = read_files([perf_text(tmp_path / "gfx906_60.udb.txt", LABELS)])
     keys = set(data.known_problems)
