@@ -16,7 +16,7 @@ from typing import Any
 from seqtune.errors import FormatError, one_line
 
 from .declared_library import declared_library, parse_document
-from .fault import KEY, DocumentFault, KeyPath
+from .fault import KEY, DocumentFault, KeyPath, dotted
 from .files import read_regular
 from .library import Library
 from .t1.file import t1_content, t1_document
@@ -55,7 +55,8 @@ def _read_t1(file: Path, text: str, allowed: bool) -> Library:
     """The library of a T1 file. Raises FormatError with the keys that lead to a mistake."""
     try:
         document = parse_document(t1_document(t1_content(text), file.stem))
-        return declared_library(document, file.resolve().parent, origin=str(file), allowed=allowed)
+        return declared_library(document, file.resolve().parent, origin=str(file), allowed=allowed,
+                                locate=lambda path: f"{file}: {dotted(path)}")
     except FormatError as error:
         raise FormatError(f"{file}: {error}") from None
 

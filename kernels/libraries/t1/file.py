@@ -94,6 +94,8 @@ def _parameters(space: Fields) -> tuple[Values, dict[str, Setting]]:
     defaults: dict[str, Setting] = {}
     for parameter in space.parts("TuningParameters"):
         name, given = parameter.text("Name"), parameter.raw("Values")
+        if name in values:
+            raise parameter.fault("Name", f"{name!r:.60} is declared twice")
         text = "" if isinstance(given, list) else parameter.text("Values")
         with at_path(*parameter.path, "Values"):
             listed = [parameter_value(value) for value in given] if isinstance(given, list) else value_list(text)

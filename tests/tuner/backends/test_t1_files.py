@@ -250,6 +250,20 @@ def test_mistakes_are_one_line_with_the_name_of_the_file(tmp_path: Path, content
     assert "\n" not in str(refusal.value)
 
 
+def test_a_parameter_that_is_declared_twice_is_refused(tmp_path: Path) -> None:
+    content = t1()
+    content["ConfigurationSpace"]["TuningParameters"].append({"Name": "tile", "Values": "[2, 8]"})
+    with pytest.raises(FormatError, match=r"TuningParameters\.3\.Name: 'tile' is declared twice"):
+        read_library(write_t1(tmp_path, content))
+
+
+def test_what_a_check_of_a_file_finds_has_the_name_of_the_file(tmp_path: Path,
+                                                              capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_t1(tmp_path, t1(Arguments=[argument("out", "Vector", Size=64, AccessType="WriteOnly")]))
+    assert main(["kernels", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"seqtune: {path}: kernels.scale.opencl")
+
+
 @pytest.mark.parametrize(("content", "parts"), [
     ({"General": {}, "ConfigurationSpace": {"constraints": []}, "kernelSpecification": {"blockSize": {"X": "a"}}},
      "kernelSpecification"),
