@@ -317,8 +317,8 @@ def _checked(frame: pd.DataFrame, path: Path, devices: Mapping[str, Device],
         if strange:
             raise FormatError(f"{path}: unknown {name} {strange[0]!r:.80}")
     correct = frame["status"] == Status.CORRECT.value
-    if not bool((frame.loc[correct, "seconds"] > 0).all()):
-        raise FormatError(f"{path}: a correct trial needs seconds above 0")
+    if not bool(frame.loc[correct, "seconds"].between(0, np.inf, inclusive="neither").all()):
+        raise FormatError(f"{path}: a correct trial needs seconds above 0 that are finite")
     needs = frame[["registers", "shared_bytes", "spill_bytes", "occupancy"]]
     if bool((needs < 0).any(axis=None)) or bool((frame["occupancy"] > 1).any()):
         raise FormatError(f"{path}: the resources of a kernel are at least 0, and its occupancy at most 1")

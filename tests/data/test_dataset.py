@@ -169,8 +169,8 @@ def spoil(path: Path, kind: str, dataset: Dataset) -> None:
             table = table.set_column(6, "seconds", pa.array(["soon"] * len(table)))
         elif kind == "status":
             table = table.set_column(5, "status", pa.array(["fine"] * len(table)))
-        elif kind == "seconds":
-            table = table.set_column(6, "seconds", pa.array([-1.0] * len(table)))
+        elif kind in ("seconds", "endless"):
+            table = table.set_column(6, "seconds", pa.array([-1.0 if kind == "seconds" else 1e400] * len(table)))
         elif kind == "empty":
             table = table.set_column(4, "configuration", pa.array([None] * len(table), pa.string()))
         pq.write_table(table.replace_schema_metadata({"seqtune": json.dumps(facts)}), path)
@@ -182,7 +182,8 @@ def spoil(path: Path, kind: str, dataset: Dataset) -> None:
     ("problem", "m=-3 is outside"), ("device", "unknown device"),
     ("huge", "set.parquet: device fact bandwidth_gbs is a whole number of more than 64 bits"), ("list", "version None"),
     ("column", "has no column status"), ("type", "not a data set"), ("status", "unknown status 'fine'"),
-    ("seconds", "needs seconds above 0"), ("empty", "the column configuration has empty rows")])
+    ("seconds", "needs seconds above 0"), ("endless", "seconds above 0 that are finite"),
+    ("empty", "the column configuration has empty rows")])
 def test_anything_else_is_refused_in_one_line(dataset: Dataset, tmp_path: Path, kind: str, words: str) -> None:
     path = tmp_path / "set.parquet"
     dataset.write(path)
