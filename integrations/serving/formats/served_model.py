@@ -124,6 +124,7 @@ def read_model(path: Path) -> ServedModel:
         if inner is None:
             break
         content = {name: value for name, value in content.items() if name not in _NESTED} | inner
+    content = {name: _shared(value) for name, value in content.items() if value is not None}
     try:
         model = ServedModel.model_validate(content)
     except ValidationError as error:
@@ -133,6 +134,13 @@ def read_model(path: Path) -> ServedModel:
     if fault := _fault(model):
         raise FormatError(f"{path}: {fault}")
     return model
+
+
+def _shared(value: Any) -> Any:
+    """The number that all layers share, where there is one for each layer, as in Hunyuan; else the value itself."""
+    if isinstance(value, list) and value and all(type(layer) is int and layer == value[0] for layer in value):
+        return value[0]
+    return value
 
 
 def _fault(model: ServedModel) -> str | None:

@@ -37,6 +37,15 @@ def test_experts_on_one_gpu_make_the_name(model: str, options: dict[str, Any], s
     assert names(write_model(tmp_path, model), **options) == [f"{sizes},device_name=NVIDIA_H200.json"]
 
 
+def test_a_number_may_stand_once_for_each_layer_and_null_is_no_number(tmp_path: Path) -> None:
+    path = write_model(tmp_path, "qwen3-moe", num_experts_per_tok=None, moe_topk=[8] * 48,
+                       moe_intermediate_size=[768] * 48)
+    path.write_text(path.read_text().replace('"num_experts": 128', '"num_experts": null, "num_local_experts": 128'))
+    assert names(path, tp=2) == ["E=128,N=384,device_name=NVIDIA_H200.json"]
+    with pytest.raises(FormatError, match="moe_topk"):
+        names(write_model(tmp_path, "qwen3-moe", num_experts_per_tok=None, moe_topk=[8, 4]))
+
+
 def test_sglang_gets_the_shared_expert_and_the_second_product_too(tmp_path: Path) -> None:
     path = write_model(tmp_path, "deepseek-v3", quantization_config=None)
     assert names(path, "sglang", tp=8) == [
