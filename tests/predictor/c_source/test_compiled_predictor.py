@@ -81,11 +81,14 @@ def check_proposals(checkpoint: Checkpoint, predictor: CompiledPredictor,
         assert predictor.log_probabilities[:len(logs)] == pytest.approx(logs, abs=1e-3)
 
 
+@pytest.fixture(scope="module")
+def mixed_predictor(mixed_file: CFile, tmp_path_factory: pytest.TempPathFactory) -> CompiledPredictor:
+    return compiled(mixed_file, tmp_path_factory.mktemp("mixed"), "-O0")
+
+
 @needs_compiler
-@pytest.mark.parametrize("options", [("-O2",), ("-O0", "-DSEQTUNE_PORTABLE")])
-def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_path: Path,
-                                         options: tuple[str, ...]) -> None:
-    predictor = compiled(written, tmp_path, *options)
+def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_path: Path) -> None:
+    predictor = compiled(written, tmp_path, "-O0", "-DSEQTUNE_PORTABLE")
     check_proposals(small, predictor, queries(8))
     assert predictor.propose(Problem.make("gemm", m=8, n=8, k=8), replace(CPU, backend="cuda"), 5) == []
 
@@ -93,35 +96,33 @@ def test_c_proposes_what_python_proposes(small: Checkpoint, written: CFile, tmp_
 @needs_compiler
 @pytest.mark.slow
 def test_the_shipped_checkpoint_in_c_proposes_what_its_transformer_proposes(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.load("default")
-    assert len(c_file(checkpoint).source) < LARGEST_SOURCE
-    written = c_file(checkpoint, ["llvm"])
+    written = c_file(Checkpoint.load("default"))
+    assert len(written.source) < LARGEST_SOURCE
     assert "forests of boosted trees" in str(written.report["answers"])
-    predictor = compiled(written, tmp_path, "-O0")
-    check_proposals(written.checkpoint, predictor, queries(20))
+    check_proposals(written.checkpoint, compiled(written, tmp_path, "-O0"), queries(12))
 
 
 @needs_compiler
-@pytest.mark.parametrize("options", [("-O0",), ("-O0", "-DSEQTUNE_PORTABLE")])
-def test_trees_judge_and_processes_in_c_say_what_they_say_in_python(mixed_file: CFile, tmp_path: Path,
-                                                          options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("portable", [False, True])
+def test_trees_judge_and_processes_in_c_say_what_they_say_in_python(
+        mixed_file: CFile, mixed_predictor: CompiledPredictor, tmp_path: Path, portable: bool) -> None:
     assert "its judge, 2 of 2 forests of boosted trees and Gaussian processes" in str(mixed_file.report["answers"])
-    predictor = compiled(mixed_file, tmp_path, *options)
+    predictor = compiled(mixed_file, tmp_path, "-O0", "-DSEQTUNE_PORTABLE") if portable else mixed_predictor
     asked = [(problem, replace(device, threads=known.threads, l2_bytes=known.l2_bytes, name=known.name))
-             for problem, device in queries(12) for known in (CPU, OTHER)]
+             for problem, device in queries(6 if portable else 12) for known in (CPU, OTHER)]
     check_proposals(mixed_file.checkpoint, predictor, asked)
 
 
 @needs_compiler
-def test_experts_order_all_configurations_of_small_spaces_in_c_too(mixed: Checkpoint, mixed_file: CFile,
-                                                                   tmp_path: Path) -> None:
+def test_experts_order_all_configurations_of_small_spaces_in_c_too(
+        mixed: Checkpoint, mixed_predictor: CompiledPredictor) -> None:
     asked = [(problem, replace(CPU, threads=threads)) for problem in (
         *(Problem.make("gemm", m=m, n=n, k=k) for m, n, k in ((1, 1, 1), (2, 3, 4), (16, 8, 16), (33, 7, 5))),
         *sample_problems("gemm", 30, 9), *sample_problems("conv2d", 40, 4)) for threads in (1, 2)]
     few = [(problem, device) for problem, device in asked if len(Task.of(problem, device)) < 2 * SMALL]
     assert {1, 124, 134} <= {len(Task.of(problem, device)) for problem, device in few}  # SMALL lies between the last
     assert any(len(Task.of(problem, device).spaces) > 1 for problem, device in few)
-    check_proposals(mixed, compiled(mixed_file, tmp_path, "-O0"), few)
+    check_proposals(mixed, mixed_predictor, few)
 
 
 @needs_compiler
@@ -130,7 +131,7 @@ def test_forests_that_are_left_out_for_their_size_do_not_count(mixed: Checkpoint
     monkeypatch.setattr("seqtune.predictor.c_source.trees.MOST_NODES", 10)
     written = c_file(mixed)
     assert "1 of 2 forests of boosted trees" in str(written.report["answers"])
-    check_proposals(written.checkpoint, compiled(written, tmp_path, "-O0"), queries(12))
+    check_proposals(written.checkpoint, compiled(written, tmp_path, "-O0"), queries(4))
 
 
 @needs_compiler

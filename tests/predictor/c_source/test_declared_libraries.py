@@ -22,8 +22,8 @@ from seqtune.kernels.task import Task
 from seqtune.predictor.c_source.file import CFile, c_file
 from seqtune.predictor.c_source.header import ERRORS
 from tests.support.learning.c_programs import library_checkpoint, mixed_checkpoint, needs_compiler, run_program
-from tests.support.learning.compiled_predictor import STRICT, CompiledPredictor, compile_shared, without_types
-from tests.support.libraries.stencil import STENCIL, write
+from tests.support.learning.compiled_predictor import STRICT, compiled, without_types
+from tests.support.libraries.stencil import write
 
 GPU = Device("opencl:gpu", "opencl", "gfx1030", "opencl-c-1.2", compute_units=40, local_memory=65536,
              max_work_group=1024, peak_gflops=9000.0, bandwidth_gbs=400.0)
@@ -35,11 +35,15 @@ outputs = {y = "n"}
 """
 KERNEL = '[kernels.plain]\nparameters = {%s}\nbackends = ["opencl"]\n'
 OTHERS = """[operations.mix]
-features = {rows = "rows", columns = {meaning = "columns", default = 8, low = 1, high = 64}}
+features = {rows = "rows", columns = {meaning = "columns", default = 8, low = 1, high = 64}, times = {choices = [1, 3]}}
 rules = {"rows > columns" = "more rows than columns"}
 derived = {flop = "rows * columns"}
 inputs = {x = "rows, columns"}
 outputs = {y = "rows"}
+[operations.hold]
+features = {n = "elements"}
+inputs = {x = "n"}
+outputs = {y = "n"}
 [kernels.one]
 operation = "fill"
 parameters = {block = [1, 2, 4, 8], order = ["forward", "back"]}
@@ -47,14 +51,20 @@ constraints = {"block <= 2 or order == 'back'" = "long blocks go back"}
 backends = ["opencl"]
 [kernels.two]
 operation = "fill"
-parameters = {unroll = [1, 3, 5]}
+parameters = {unroll = [1, 3, 5], flag = ["", "-x"]}
 solves = {"n % 3 == 0" = "a multiple of three"}
 backends = ["opencl"]
+command = {run = ["cc", "{flag}", "{unroll}"]}
 [kernels.three]
 operation = "mix"
 parameters = {tile = [1, 2, 4, 8, 16], step = [1, 2]}
 derived = {tiles = "ceil_div(rows, tile)"}
 constraints = {"tile * step <= columns" = "a tile has at most all columns"}
+backends = ["opencl"]
+[kernels.four]
+operation = "hold"
+parameters = {items = [32, 64]}
+constraints = {"items <= max_work_group" = "a work-group holds all"}
 backends = ["opencl"]
 """
 FRACTIONS = BARE + KERNEL % (
@@ -131,11 +141,8 @@ LIBRARIES = {
     "divisions by zero": ZEROS,
     "random divisions": with_zeros(6),
     "one value": BARE + KERNEL % "block = [4]",
-    "an empty word": BARE + KERNEL % 'flag = ["", "-x"], block = [1, 2, 4]' + (
-        '[kernels.plain.command]\nrun = ["cc", "{flag}", "{block}"]\n'),
-    "several kernels and operations": BARE + OTHERS,
+    "several kernels and operations, an empty word, choices that are numbers": BARE + OTHERS,
     "fractions in every operator": EVERY_OPERATOR,
-    "choices that are numbers": STENCIL.replace("low = 1, high = 64", "choices = [1, 3, 7]"),
 }
 
 
@@ -146,11 +153,8 @@ def test_a_declared_library_in_c_proposes_what_python_proposes(text: str, tmp_pa
     use(library)
     checkpoint = library_checkpoint(library, GPU)
     written = c_file(checkpoint)
-    source = tmp_path / "predictor.c"
-    source.write_text(written.source)
-    predictor = CompiledPredictor(compile_shared(source, ("-O0",)), written)
-    solved = 0
-    for problem in problems(sorted(library.operations), 100):
+    predictor, solved = compiled(written, tmp_path, "-O0"), 0
+    for problem in problems(sorted(library.operations), 60):
         answers = predictor.propose(problem, GPU, 5)
         try:
             task = Task.of(problem, GPU)
@@ -188,28 +192,18 @@ def test_a_file_of_few_numbers_compiles_without_warnings_at_every_level(text: st
 
 
 @needs_compiler
-def test_trees_and_processes_in_c_see_fractions_as_python_does(tmp_path: Path) -> None:
+def test_a_file_in_c_sees_fractions_as_python_does_and_a_caller_reads_them(tmp_path: Path) -> None:
     written = learned(FRACTIONS, "fill", tmp_path)
     assert written.has_fractions
     assert "double fraction;" in written.header
-    (tmp_path / "predictor.c").write_text(written.source)
-    predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O0",)), written)
+    predictor = compiled(written, tmp_path, "-O2")  # the one file that is compiled as users do
     for problem in (parse_problem(f"fill n={n}") for n in range(1, 1000, 37)):
         candidates = written.checkpoint.propose([Task.of(problem, GPU)], 5)[0]
         assert predictor.propose(problem, GPU, 5) == [
             without_types(candidate.configuration) for candidate in candidates]
         assert predictor.log_probabilities[:5] == pytest.approx(
             [candidate.log_probability for candidate in candidates], abs=1e-3)
-
-
-@needs_compiler
-def test_a_caller_reads_the_fraction_of_a_setting(tmp_path: Path) -> None:
-    library = read_library(write(tmp_path, FRACTIONS))
-    use(library)
-    checkpoint = library_checkpoint(library, GPU)
-    written = c_file(checkpoint)
     (tmp_path / "predictor.h").write_text(written.header)
-    (tmp_path / "predictor.c").write_text(written.source)
     (tmp_path / "caller.c").write_text("""#include <stdio.h>
 #include "predictor.h"
 int main(void) {
@@ -228,44 +222,32 @@ int main(void) {
     return 0;
 }
 """)
-    printed = run_program(tmp_path / "caller.c", "-O0", str(tmp_path / "predictor.c")).splitlines()
-    device = Device("opencl:other", "opencl", "", "")
-    best = checkpoint.propose([Task.of(parse_problem("fill n=64"), device)], 1)[0][0].configuration
+    printed = run_program(tmp_path / "caller.c", str(tmp_path / "predictor.so")).splitlines()
+    task = Task.of(parse_problem("fill n=64"), Device("opencl:other", "opencl", "", ""))
+    best = written.checkpoint.propose([task], 1)[0][0].configuration
     assert printed == [f"{name} {float(value):g} {int(value)}" for name, value in best.settings if name != "word"]
 
 
 @needs_compiler
-def test_a_device_without_its_limits_says_which_facts_to_set(tmp_path: Path) -> None:
-    limited = BARE + KERNEL % "items = [32, 64]" + (
-        'constraints = {"items <= max_work_group" = "a work-group holds all"}\n')
-    library = read_library(write(tmp_path, limited))
+def test_a_number_that_is_no_choice_and_a_device_without_its_limits_are_refused_by_name(tmp_path: Path) -> None:
+    library = read_library(write(tmp_path, BARE + OTHERS))
     use(library)
     written = c_file(library_checkpoint(library, GPU))
+    assert "one of 1 3" in written.source
     assert "int64_t max_work_group; /* work-items of a work-group; constraints read it: set it" in written.header
     assert "int64_t l2_bytes; /* the same */" in written.header
-    (tmp_path / "predictor.c").write_text(written.source)
-    predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O0",)), written)
-    problem = predictor.problem(parse_problem("fill n=64"))
-    assert predictor.predict(problem, predictor.device(GPU), 1) == 1
+    predictor = compiled(written, tmp_path, "-O0")
+    problem, device = predictor.problem(parse_problem("hold n=64")), predictor.device(GPU)
+    assert predictor.predict(problem, device, 1) == 1
     result = predictor.predict(problem, predictor.device(replace(GPU, max_work_group=0)), 1)
     assert predictor.error_text(result).endswith("a limit of the device that is left at 0, such as max_work_group, "
                                                  "allows nothing")
     assert predictor.error_text(1) == "no error"
     assert predictor.error_text(-99) == "unknown error"
     assert predictor.error_text(-2) == "count is not from 1 to 16"
-
-
-@needs_compiler
-def test_a_number_that_is_no_choice_is_refused_in_c_too(tmp_path: Path) -> None:
-    library = read_library(write(tmp_path, LIBRARIES["choices that are numbers"]))
-    use(library)
-    written = c_file(library_checkpoint(library, GPU))
-    assert "one of 1 3 7" in written.source
-    (tmp_path / "predictor.c").write_text(written.source)
-    predictor = CompiledPredictor(compile_shared(tmp_path / "predictor.c", ("-O0",)), written)
-    problem, device = predictor.problem(parse_problem("stencil n=64 steps=3")), predictor.device(GPU)
+    problem = predictor.problem(parse_problem("mix rows=64 times=3"))
     assert predictor.predict(problem, device, 5) == 5
-    problem.of.stencil.steps = 4
+    problem.of.mix.times = 4
     assert predictor.predict(problem, device, 5) == -1 - [name for name, _ in ERRORS].index("PROBLEM")
 
 
