@@ -139,11 +139,11 @@ def test_its_problems_are_written_sampled_and_compared() -> None:
 @pytest.mark.usefixtures("few_rounds", "few_trees")
 def test_it_goes_through_tune_train_predict_and_verify(tmp_path: Path) -> None:
     problems = sample_problems("row_sum", 5, seed=1)
-    report = seqtune.tune(problems, "llvm:0", strategy="random", trials=6, journal=tmp_path / "journal.sqlite")
+    report = seqtune.tune(problems, "llvm:0", strategy="random", trials=3, journal=tmp_path / "journal.sqlite")
     assert [result.problem for result in report.results] == problems
     assert all(result.best is not None for result in report.results)
     seqtune.export(tmp_path / "data.parquet", journal=tmp_path / "journal.sqlite")
-    seqtune.train(tmp_path / "data.parquet", tmp_path / "checkpoint", epochs=1, extra=20, force=True)
+    seqtune.train(tmp_path / "data.parquet", tmp_path / "checkpoint", epochs=1, extra=4, force=True)
     assert {"row_sum.rows", "row_sum.columns"} <= set(Checkpoint.load(tmp_path / "checkpoint").vocabulary.quantities)
     prediction = seqtune.predict("sum rows=96 columns=320", "llvm:0", 3, verify=True, seconds=60,
                                  checkpoint=tmp_path / "checkpoint", journal=tmp_path / "verified.sqlite")

@@ -35,9 +35,9 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
     journal, data, made = tmp_path / "journal.sqlite", tmp_path / "data.parquet", tmp_path / "made"
     problems = tmp_path / "problems.csv"
     problems.write_text("type,m,n,k\n" + "".join(f"gemm,{m},32,16\n" for m in (8, 12, 16, 24, 32, 48, 80)))
-    arguments = ["tune", "--problems", str(problems), "--trials", "12", "--seed", "3", "--journal", str(journal)]
+    arguments = ["tune", "--problems", str(problems), "--trials", "6", "--seed", "3", "--journal", str(journal)]
     first = run(*arguments)
-    assert [one["measured"] for one in first["results"]] == [12] * 7
+    assert [one["measured"] for one in first["results"]] == [6] * 7
     again = run(*arguments)
     assert [one["measured"] for one in again["results"]] == [0] * 7
     assert [one["best"] for one in again["results"]] == [one["best"] for one in first["results"]]
@@ -47,8 +47,8 @@ def test_tuning_is_resumed_and_its_journal_becomes_a_data_set_a_checkpoint_and_a
     report = run("export", "--journal", journal, "--out", data, "--hold-out", held_out)
     assert report["problems"] == 7
     assert Dataset.read(data).provenance == {"journal": "journal.sqlite"}  # no name of a machine or path
-    report = run("train", data, "--out", made, "--epochs", "2", "--extra", "0", "--force")  # noise or not
-    assert (report["problems"], report["epochs"]) == (5, 2)
+    report = run("train", data, "--out", made, "--epochs", "1", "--extra", "0", "--force")  # noise or not
+    assert (report["problems"], report["epochs"]) == (5, 1)
     assert {row["method"] for row in report["cross_validation"]["shares"]} >= {"seqtune", "trees", "default"}
     table = run("evaluate", data, "--checkpoint", made, "--methods", "seqtune,random,default")["rows"]
     assert {(row["method"], row["measured"]) for row in table} == {

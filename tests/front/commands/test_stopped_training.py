@@ -26,7 +26,7 @@ from tests.support.installation.optional import TRAINING, needs
 from tests.support.records import space_records, write_journal
 
 pytestmark = [needs(*TRAINING), pytest.mark.usefixtures("few_trees")]
-EPOCHS = 4
+EPOCHS = 3
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def weights(checkpoint: Path) -> bytes:
 def test_a_stopped_training_goes_on_with_the_same_command_and_ends_as_an_undisturbed_one(
         words: list[str], tmp_path: Path) -> None:
     out, state = tmp_path / "out", tmp_path / "out.training"
-    for epoch, number in ((1, signal.SIGINT), (3, signal.SIGTERM)):
+    for epoch, number in ((1, signal.SIGINT), (2, signal.SIGTERM)):
         assert stop_training(words, out, epoch, number) == (
             f"stopped after epoch {epoch}, kept in {state}; the same command goes on, and with --end-now it writes the "
             "checkpoint of what was learned so far")

@@ -56,7 +56,7 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: Path) -> None:
-    short = replace(QUICK, epochs=2)
+    short = replace(QUICK, epochs=1)
     first, second, other = (train(DATA, options)[0] for options in (short, short, replace(short, seed=1)))
     assert torch.equal(_weights(first), _weights(second))
     assert not torch.equal(_weights(first), _weights(other))
@@ -103,12 +103,13 @@ def _identity(codes: Codes) -> bytes:
 
 
 def test_the_state_of_another_training_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
-    train(DATA, replace(QUICK, epochs=3, state=tmp_path))
+    options = replace(QUICK, epochs=1, save_every=1, state=tmp_path)
+    train(DATA, options)
     with pytest.raises(FormatError, match="other data, options or vocabulary"):
-        train(DATA, replace(QUICK, epochs=3, seed=5, state=tmp_path))
+        train(DATA, replace(options, seed=5))
     (tmp_path / "state.safetensors").write_bytes(b"\x80\x04 no tensors")
     with pytest.raises(FormatError, match="damaged"):
-        train(DATA, replace(QUICK, epochs=3, state=tmp_path))
+        train(DATA, options)
 
 
 def test_ctrl_c_after_the_last_epoch_keeps_the_trained_weights(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +120,7 @@ def test_ctrl_c_after_the_last_epoch_keeps_the_trained_weights(monkeypatch: pyte
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    short = replace(QUICK, epochs=2, confidence=True)
+    short = replace(QUICK, epochs=1, confidence=True)
     whole, _ = train(DATA, short)
     refitting, report = train(DATA, replace(short, refit=True), stop)
     assert report["interrupted"]
@@ -135,7 +136,7 @@ def test_without_a_teacher_only_measured_rows_are_learned_from() -> None:
     tasks = measured_tasks(DATA, held_out=False)
     examples = make_examples(tasks, None, vocabulary_of(tasks), replace(QUICK, extra=50), [])
     assert len(examples) == len(tasks)
-    checkpoint, report = train(DATA, replace(QUICK, epochs=2, teacher=False))
+    checkpoint, report = train(DATA, replace(QUICK, epochs=1, teacher=False))
     assert report["teacher_share"] is None
     assert 0 < _share(checkpoint) <= 1
 
@@ -155,7 +156,7 @@ def test_data_without_training_problems_is_refused() -> None:
 
 
 def test_a_judge_that_learns_anew_changes_nothing_else_and_goes_on_where_it_ended(tmp_path: Path) -> None:
-    options = replace(QUICK, epochs=3, extra=8)
+    options = replace(QUICK, epochs=1, extra=8)
     before, after = (train(DATA, replace(options, judge_epochs=epochs))[0] for epochs in (0, 2))
     changed = {name for name in before.state if not np.array_equal(before.state[name], after.state[name])}
     assert changed

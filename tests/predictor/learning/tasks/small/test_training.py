@@ -33,18 +33,18 @@ OPTIONS = replace(QUICK, epochs=1, validation=0.0, trees=TreesOptions(rounds=20,
 
 @pytest.fixture(name="tasks")
 def _tasks() -> list[MeasuredTask]:
-    return measured_tasks(data(10, held_out=0, sampled=40, devices=(WIDE,)), held_out=False)
+    return measured_tasks(data(6, held_out=0, sampled=40, devices=(WIDE,)), held_out=False)
 
 
 def test_the_report_compares_the_training_with_simple_methods_on_problems_it_has_not_seen(
         tasks: list[MeasuredTask], tmp_path: Path) -> None:
     checkpoint, report = train_small(tasks, [], OPTIONS)
     validated = report["cross_validation"]
-    assert "5 folds, 10 problems" in validated["how"]
+    assert "5 folds, 6 problems" in validated["how"]
     assert {(row["method"], row["measured"]) for row in validated["shares"]} == {
         (method, count) for method in METHODS for count in COUNTS}
     assert all(0 < row["share"] <= 1 for row in validated["shares"])
-    assert report["remarks"][0] == "10 problems; 30 give a useful predictor"
+    assert report["remarks"][0] == "6 problems; 30 give a useful predictor"
     beaten = [row for row in validated["shares"] if row["low"] is not None and row["low"] <= 0
               and row["method"] in ("default", "random", "fixed", "nearest")]
     assert any("not clearly more than" in remark for remark in report["remarks"]) == bool(beaten)
