@@ -11,7 +11,7 @@ from tests.fuzzing.__main__ import fuzzed
 from tests.fuzzing.targets import TARGETS
 
 QUICK = ["journal", "data set", "T1", "kernel-tuner", "find-db"]  # one of each kind of file; the others are slow tests
-INPUTS = 20  # of each target
+INPUTS = 8  # of each target
 
 
 @pytest.mark.parametrize("names", [QUICK, pytest.param([name for name in TARGETS if name not in QUICK],

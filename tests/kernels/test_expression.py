@@ -41,7 +41,7 @@ TEXTS = st.recursive(LEAVES, _grow, max_leaves=10)
 VALUES = st.fixed_dictionaries({name: st.integers(0, 12) for name in NAMES})
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TEXTS, VALUES)
 def test_an_expression_has_the_value_that_python_gives_it(text: str, values: dict[str, int]) -> None:
     try:
@@ -64,7 +64,7 @@ COLUMNS = st.sampled_from([(0, 1, 3, 12), (0.5, 1.0, 1.5, -4.4), (1, 1.5, 2, 3),
                            (2, "a", 0.5, True), (2**40, 3)])
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @example("(0 // 0)", ((0, 1),) * 3, [(0, 0, 0)])
 @given(TEXTS, st.tuples(COLUMNS, COLUMNS, COLUMNS), st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1))
 def test_columns_have_the_values_of_their_rows(text: str, values: tuple[tuple[Any, ...], ...],

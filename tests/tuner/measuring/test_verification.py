@@ -43,8 +43,8 @@ def test_a_slow_candidate_never_wins() -> None:
 
 
 def test_equal_candidates_win_no_oftener_than_stated() -> None:
-    wins = sum(run([1.0] * 6, seed).winner != DEFAULT for seed in range(200))
-    assert wins <= 200 * RULE.level
+    wins = sum(run([1.0] * 6, seed).winner != DEFAULT for seed in range(100))
+    assert wins <= 100 * RULE.level
 
 
 class LuckyBuilds(NoisyMeasurer):
@@ -69,8 +69,8 @@ def test_lucky_builds_win_seldom() -> None:
 
 
 def test_a_candidate_faster_by_less_than_the_margin_is_a_tie() -> None:
-    wins = sum(run([1.0, 0.995, 0.995], seed).winner != DEFAULT for seed in range(200))
-    assert wins <= 200 * RULE.level
+    wins = sum(run([1.0, 0.995, 0.995], seed).winner != DEFAULT for seed in range(100))
+    assert wins <= 100 * RULE.level
 
 
 def test_a_tenth_faster_is_found_nearly_always_in_spite_of_outliers() -> None:
