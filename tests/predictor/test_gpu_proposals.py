@@ -46,7 +46,7 @@ def test_every_proposal_is_valid_by_the_declaration_of_its_kernel(device: Device
 
 @pytest.mark.parametrize(("backend", "model", "problems"), [
     ("cuda", "h100", [PROBLEMS[0], PROBLEMS[3]]), ("cuda", "a100", [PROBLEMS[1]]),
-    pytest.param("triton", "mi300x", [PROBLEMS[0]], marks=pytest.mark.slow)])
+    ("triton", "a100", [PROBLEMS[0]]), pytest.param("triton", "mi300x", [PROBLEMS[0]], marks=pytest.mark.anywhere)])
 def test_first_proposals_compile_to_what_their_kernel_declares(backend: str, model: str,
                                                                problems: list[Problem]) -> None:
     device = described_gpu(backend, model)

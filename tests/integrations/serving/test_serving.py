@@ -91,7 +91,7 @@ def test_files_of_a_model_take_the_nearest_choices_of_a_data_set(
 
 
 @needs("torch", "triton")
-@pytest.mark.parametrize("gpu", ["a100", "h200", "mi300x"])
+@pytest.mark.parametrize("gpu", [pytest.param("a100", marks=pytest.mark.anywhere), "h200", "mi300x"])
 def test_the_settings_of_experts_compile(gpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.triton.experts import experts
     from tests.support.triton.generated import compiled

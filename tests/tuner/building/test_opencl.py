@@ -56,7 +56,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 CASES = (
     ("conv2d n=2 c=6 h=9 w=11 k=10 r=3 s=3 pad=1 groups=2 bias=yes activation=relu layout=NHWC", "direct"),
-    ("conv2d c=5 h=8 w=9 k=7 r=3 s=2 stride=2", "implicit_gemm"),
+    pytest.param("conv2d c=5 h=8 w=9 k=7 r=3 s=2 stride=2", "implicit_gemm", marks=pytest.mark.anywhere),
     ("gemm m=9 n=21 k=13 trans_a=yes trans_b=yes", "gemm"))
 
 

@@ -43,7 +43,8 @@ MULTIPLY = {"llvm.gemm_int8": ("mla", "mad")}  # of integers; other families mul
 BAR = 0.9  # share of the ideal that an inner loop reaches
 
 
-@pytest.fixture(scope="module", params=CORES)
+@pytest.fixture(scope="module", params=[*CORES[:2], *(
+    pytest.param(core, marks=pytest.mark.anywhere) for core in CORES[2:])])
 def compiler(request: pytest.FixtureRequest) -> LLVMOfflineCompiler:
     return compiler_for(request.param)
 
