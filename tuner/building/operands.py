@@ -95,7 +95,11 @@ class Place:
         if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
             raise MisuseError(f"{self.name} needs gradients, which the kernel does not compute; give `{self.name}"
                               ".detach()`")
+        if tensor.is_neg():  # as `z.conj().imag` is: PyTorch changes the signs when it reads them
+            raise MisuseError(f"{self.name} is a view whose signs are not changed yet; its `resolve_neg()` copies it")
         address = int(tensor.data_ptr())
+        if not address:
+            raise MisuseError(f"{self.name} has no memory, as fake tensors have none; give a tensor with numbers")
         if address % self.stored.itemsize:
             raise MisuseError(f"{self.name} is not aligned: its address is no multiple of {self.stored.itemsize} "
                               "bytes; copy it")

@@ -88,6 +88,10 @@ def test_tensors_are_taken_in_place_and_answered_with_tensors(kernel: BuiltKerne
         kernel(tensors["x"].clone().requires_grad_(), tensors["weights"])
     with pytest.raises(MisuseError, match="x is not contiguous; its `contiguous"):
         kernel(tensors["x"].transpose(2, 3).contiguous().transpose(2, 3), tensors["weights"])
+    with pytest.raises(MisuseError, match="x is a view whose signs are not changed yet; its `resolve_neg"):
+        kernel(torch._neg_view(tensors["x"]), tensors["weights"])
+    with pytest.raises(MisuseError, match="x has no memory"):
+        kernel(torch._efficientzerotensor(tensors["x"].shape), tensors["weights"])
 
 
 def test_operands_that_do_not_suit_are_refused_in_a_line(kernel: BuiltKernel) -> None:
