@@ -122,6 +122,17 @@ def test_changed_replaced_and_loaded_weights_are_followed(compiled: Compiler) ->
         assert same(fast, model, x)
 
 
+def test_running_statistics_are_followed_although_pytorch_does_not_count_their_changes(compiled: Compiler) -> None:
+    model, x = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16)).eval(), torch.randn(5, 8)
+    fast = compiled(model)
+    for _ in range(2):
+        assert same(fast, model, x)
+        count = model[1].running_mean._version
+        model.train()(3 * x)
+        assert model.eval()[1].running_mean._version == count
+    assert same(fast, model, x)
+
+
 def test_choices_outlive_the_weights(compiled: Compiler, options: dict[str, Any], noting: Callable[..., Any]) -> None:
     predicted: list[Problem] = []
 
