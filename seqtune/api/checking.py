@@ -32,7 +32,7 @@ def is_library_file(words: Sequence[str]) -> bool:
         return False
     if words[0].lower().endswith(".json"):
         return _is_t1_file(words[0])
-    return words[0].endswith(".toml") or os.path.isfile(os.path.join(words[0], "library.toml"))
+    return words[0].lower().endswith(".toml") or os.path.isfile(os.path.join(words[0], "library.toml"))
 
 
 def _is_t1_file(path: str) -> bool:

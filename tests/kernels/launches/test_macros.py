@@ -62,3 +62,4 @@ def test_json_files_in_t1_are_linted_and_other_json_files_are_kernels(tmp_path: 
     (tmp_path / "kernels.json").write_text('{"kernels": []}')
     assert is_library_file([str(tmp_path / "t1.json")])
     assert not is_library_file([str(tmp_path / "kernels.json")])
+    assert is_library_file(["LIBRARY.TOML"])
