@@ -120,7 +120,7 @@ class Dataset:
         devices, versions = journal.devices(), journal.versions()
         problems = {problem.key: problem for problem in journal.problems()}
         columns, left_out = columns_of_machines(journal.batches(), devices)
-        for note in filter(None, (journal.unknown_operations(), other_machines(left_out) if left_out else None,
+        for note in filter(None, (journal.unknown_problems(), other_machines(left_out) if left_out else None,
                                   *journal.outdated())):
             warnings.warn(note, SeqtuneWarning, stacklevel=2)
         return cls(_frame(columns), devices, problems, frozenset(held_out), dict(provenance or {}), versions=versions)

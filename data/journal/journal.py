@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from seqtune.errors import FormatError, MisuseError, SeqtuneError, one_line
+from seqtune.errors import FormatError, MisuseError, ProblemError, SeqtuneError, one_line
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.libraries.versions import KernelVersions, declared_kernel_of
@@ -31,7 +31,7 @@ from seqtune.kernels.problem import Problem
 from ..record import COMPARED, VERIFIED, Measurement, Record, Status
 from .batches import JournalBatch
 from .file import JournalFile, integrity_fault, rescue
-from .rows import ROWS, BatchReader, object_of, problem_of
+from .rows import ROWS, BatchReader, object_of, problem_of, read_problem
 from .schema import (
     FIELDS,
     MAKE_VERSIONS,
@@ -296,12 +296,25 @@ class Journal:
             return frozenset() if number is None else frozenset(str(key) for (key,) in self._connection.execute(
                 f"SELECT key FROM problems WHERE {of_device}", {"device": number[0]}))
 
-    def unknown_operations(self) -> str | None:
-        """A note on the records that are left out because no library in use declares their operations, or None."""
+    def unknown_problems(self) -> str | None:
+        """A note on the records that are left out, or None: no library in use declares their operations, or an
+        operation refuses their problems, because its features or rules have changed.
+        """
+        types: set[str] = set()
+        refused: list[str] = []
         with self._reading():
-            types = {str(object_of(text)["type"]) for (text,) in self._connection.execute("SELECT json FROM problems")}
+            for (text,) in self._connection.execute("SELECT json FROM problems"):
+                types.add(str(object_of(text)["type"]))
+                try:
+                    read_problem(text)
+                except ProblemError as error:
+                    refused.append(one_line(error))
         unknown = ", ".join(sorted(name for name in types if not is_known(name)))
-        return f"the records of {unknown} are left out; name their library with --library" if unknown else None
+        notes = [f"the records of {unknown} are left out; name their library with --library"] if unknown else []
+        if refused:
+            notes.append(f"the records of {len(refused)} problem{'s' * (len(refused) > 1)} that the operation refuses "
+                         f"now are left out: {refused[0]}")
+        return "; ".join(notes) or None
 
     def _id(self, table: str, key: str, text: str) -> int:
         if (table, key) not in self._ids:

@@ -14,6 +14,7 @@ from itertools import chain, compress
 from operator import not_
 from typing import Any
 
+from seqtune.errors import ProblemError
 from seqtune.kernels.arithmetic import LARGEST_NUMBER
 from seqtune.kernels.kernel import Configuration, is_setting
 from seqtune.kernels.operations.table import is_known
@@ -43,7 +44,18 @@ class _Doubt(Exception):
 
 
 def problem_of(text: object) -> Problem | None:
-    """A stored problem; None if no library in use declares its operation. Raises ValueError or a SeqtuneError."""
+    """A stored problem; None if no library in use declares its operation, or if the operation refuses it today.
+
+    Raises ValueError.
+    """
+    try:
+        return read_problem(text)
+    except ProblemError:  # the features or rules of a library's file have changed
+        return None
+
+
+def read_problem(text: object) -> Problem | None:
+    """A stored problem; None if no library in use declares its operation. Raises ValueError and ProblemError."""
     features = _parsed(text, "a problem")
     if not isinstance(features, dict) or not isinstance(features.get("type"), str):
         raise ValueError(f"{text!r:.60} is not a problem")

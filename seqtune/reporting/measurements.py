@@ -101,7 +101,7 @@ def _journal(path: Path) -> Measurements:
     problems: dict[str, Problem] = {}
     with Journal(path) as journal:
         devices = journal.devices()
-        unknown = journal.unknown_operations()
+        unknown = journal.unknown_problems()
         for batch in journal.batches():
             stored = [(key, machine or (devices[key].fingerprint if key in devices else ""))
                       for key, machine in zip(batch.devices, batch.machines, strict=True)]

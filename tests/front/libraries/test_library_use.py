@@ -80,6 +80,11 @@ def test_records_of_a_library_that_is_not_in_use_are_left_out_with_a_note(tmp_pa
     with pytest.warns(SeqtuneWarning, match="the records of stencil are left out; name their library"):
         seqtune.export(tmp_path / "some.parquet", journal=journal)
     assert len(Dataset.read(tmp_path / "some.parquet")) == 3
+    seqtune.use_library(write(tmp_path, STENCIL.replace('n = "rows and columns"', 'n = "rows", width = "columns"')))
+    refuses = r"the records of 1 problem that the operation refuses now are left out: stencil needs width \(columns\)"
+    with pytest.warns(SeqtuneWarning, match=refuses):
+        seqtune.export(tmp_path / "others.parquet", journal=journal)
+    assert len(Dataset.read(tmp_path / "others.parquet")) == 3
 
 
 def test_code_of_a_file_runs_only_when_it_is_allowed(tmp_path: Path, refused: Refused) -> None:
