@@ -6,6 +6,7 @@ search space like any other. Implementations never come from a file, so a kernel
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -92,7 +93,7 @@ def from_json(declaration: Mapping[str, object]) -> Kernel:
 
 def read_kernels(path: str | Path) -> tuple[Kernel, ...]:
     """The kernels of a JSON file, `{"kernels": [...]}`. Raises FormatError."""
-    content = read_bounded(Path(path), LARGEST_FILE)
+    content = read_bounded(Path(path), LARGEST_FILE).removeprefix(BOM_UTF8)
     try:
         return tuple(map(_kernel, _File.model_validate_json(content).kernels))
     except ValidationError as error:

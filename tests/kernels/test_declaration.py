@@ -47,6 +47,11 @@ def test_every_kernel_survives_a_file_but_for_what_runs_it(name: str, tmp_path: 
     assert read == replace(family, implementation=None) == from_json(to_json(family))
 
 
+def test_a_file_may_begin_with_the_byte_order_mark_of_windows(tmp_path: Path) -> None:
+    path = write(tmp_path, "\ufeff" + json.dumps({"kernels": [DECLARATION]}))
+    assert read_kernels(path) == (from_json(DECLARATION),)
+
+
 def test_a_declared_kernel_is_tuned_from_records_like_any_other(tmp_path: Path) -> None:
     family, = read_kernels(write(tmp_path, {"kernels": [DECLARATION]}))
     space = SearchSpace(family, PROBLEM, DEVICE)

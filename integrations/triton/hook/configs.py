@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from seqtune.errors import MisuseError, check_installed
@@ -33,9 +33,7 @@ def space(operation: str = "gemm", *, names: Mapping[str, str] | None = None,
     """
     family = family_of(operation)
     check_names(names, family)
-    wrong = next((name for name in only if name not in family.by_name), None)
-    if wrong is not None:
-        raise MisuseError(f"{family.name} has no parameter {wrong!r:.40}; there are {', '.join(family.by_name)}")
+    _check_parameters(only, family)
     default = dict(family.default)
     settings = [default, *(dict(default, BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, num_warps=warps, num_stages=stages)
                            for m, n, k, warps, stages in _GEMM)]
@@ -53,15 +51,24 @@ def family_of(operation: str) -> Kernel:
 
 
 def check_names(names: object, family: Kernel | None = None) -> None:
-    """Check that `names` gives each parameter a name of its own. Raises MisuseError."""
+    """Check that `names` gives each parameter a name of its own, and no other word one. Raises MisuseError."""
     if names is None:
         return
     if not isinstance(names, Mapping) or not all(isinstance(word, str) for word in (*names, *names.values())):
         raise MisuseError('names is no mapping of our names to the kernel\'s, as in {"BLOCK_M": "BLOCK_SIZE_M"}')
+    if family is not None:
+        _check_parameters(names, family)
     theirs = [*names.values(), *(name for name in (family.by_name if family is not None else ()) if name not in names)]
     twice = next((name for name in names.values() if theirs.count(name) > 1), None)
     if twice is not None:
         raise MisuseError(f"{twice!r:.40} would be the name of two parameters; `names` must tell them apart")
+
+
+def _check_parameters(words: Iterable[str], family: Kernel) -> None:
+    """Raise MisuseError if a word is no parameter of the family."""
+    wrong = next((word for word in words if word not in family.by_name), None)
+    if wrong is not None:
+        raise MisuseError(f"{family.name} has no parameter {wrong!r:.40}; there are {', '.join(family.by_name)}")
 
 
 def config_of(settings: Mapping[str, Setting], names: Mapping[str, str], like: Any = None) -> Any:

@@ -126,6 +126,7 @@ def test_what_cannot_be_predicted_is_one_warning_and_the_users_list(
 @pytest.mark.parametrize(("options", "reason"), [
     ({"top": 0}, "top=0"), ({"top": 1.5}, "top=1.5"), ({"top": "3"}, "top='3'"), ({"top": True}, "top=True"),
     ({"names": "BLOCK"}, "no mapping"), ({"names": {"BLOCK_M": 3}}, "no mapping"),
+    ({"names": {"BLOCKM": "X"}}, "no parameter 'BLOCKM'; there are BLOCK_M"),
     ({"names": {"BLOCK_M": "BLOCK_N"}}, "'BLOCK_N' would be the name of two parameters"),
     ({"names": {"BLOCK_M": "X", "BLOCK_N": "X"}}, "'X' would be the name of two parameters"),
     ({"kernel": 5}, "kernel=5 is no Kernel or str or Path"), ({"device": 5}, "device=5"), ({"checkpoint": 5}, "=5"),
