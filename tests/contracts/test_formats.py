@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from seqtune.integrations.miopen.formats.importing import read_files
 from seqtune.integrations.serving.formats.choices import read_choices
 from seqtune.integrations.serving.formats.table_file import table_text
 from seqtune.kernels.libraries.table import use
+from tests.support.made_once import made_once
 from tests.support.miopen_files import LABELS, perf_db, perf_text
 from tests.support.recorded_files import write_autotune, write_cache, write_recorded
 from tests.support.records import RECORDS, write_journal
@@ -36,34 +38,36 @@ WRITTEN = (*names("write"), *names("serve"))
 ROUND_TRIPS = [name for name in names("read") if name in WRITTEN]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with a journal of trials, a data set of MIOpen's labels, and a folder `samples` of sound files."""
+def _make(folder: Path) -> None:
+    (samples := folder / "samples").mkdir(parents=True)
     records = [record for record in RECORDS if record.measurement.status is not Status.CRASH]  # T4 has no word for it
-    with Journal(write_journal(tmp_path / "journal.sqlite", records)) as journal:
-        Dataset.from_journal(journal).write(tmp_path / "trials.parquet")
-    samples = tmp_path / "samples"
-    samples.mkdir()
+    with Journal(write_journal(folder / "journal.sqlite", records)) as journal:
+        Dataset.from_journal(journal).write(folder / "trials.parquet")
     write_cache(samples / "cache.json")
     write_recorded(samples / "recorded")
     write_autotune(samples / "f.autotune.json")
     (samples / "tuned_gemm.csv").write_text(AITER)
-    (named := tmp_path / "a8w8_blockscale_tuned_gemm.csv").write_text(
+    (named := folder / "a8w8_blockscale_tuned_gemm.csv").write_text(
         "".join(line for line in AITER.splitlines(keepends=True) if "bf16" not in line))
-    import_data("aiter", [named], tmp_path / "aiter.parquet")
-    use(scale_library())
+    import_data("aiter", [named], folder / "aiter.parquet")
     write_helion(samples / "scale.csv")
-    (tmp_path / "906_60.meta.jsonl").write_bytes((samples / "scale.meta.jsonl").read_bytes())  # beside `file_of`
+    (folder / "906_60.meta.jsonl").write_bytes((samples / "scale.meta.jsonl").read_bytes())  # beside `file_of`
     write_gemlite(samples / "h100.json")
     perf_db(samples / "gfx906_60.db", LABELS)
-    read_files([perf_text(samples / "gfx906_60.udb.txt", LABELS)])[0].write(tmp_path / "labels.parquet")
-    (samples / "trials.parquet").write_bytes((tmp_path / "trials.parquet").read_bytes())
-    export(samples / "t4.json", "t4", journal=tmp_path / "journal.sqlite")
+    read_files([perf_text(samples / "gfx906_60.udb.txt", LABELS)])[0].write(folder / "labels.parquet")
+    (samples / "trials.parquet").write_bytes((folder / "trials.parquet").read_bytes())
+    export(samples / "t4.json", "t4", journal=folder / "journal.sqlite")
     table = {tokens: {"BLOCK_SIZE_M": tokens, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1,
                       "num_warps": 4, "num_stages": 3} for tokens in (16, 64)}
     (samples / SERVED).write_text(table_text(table))
-    read_choices([samples / SERVED]).data.write(tmp_path / "choices.parquet")
-    return tmp_path
+    read_choices([samples / SERVED]).data.write(folder / "choices.parquet")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a journal of trials, a data set of MIOpen's labels, and a folder `samples` of sound files."""
+    use(scale_library())
+    return copytree(made_once("formats", _make), tmp_path, dirs_exist_ok=True)
 
 
 def sample_files(folder: Path) -> list[Path]:
