@@ -166,9 +166,10 @@ def test_ctrl_c_is_answered_by_the_first_process_alone() -> None:
 
 
 @pytest.mark.slow
-def test_processes_give_the_same_answers() -> None:
+def test_processes_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     from seqtune.api import predict_many
 
+    monkeypatch.setattr(bulk, "FEW", 32)
     texts = [f"gemm m={m} n=16 k=32" for m in range(1, bulk.FEW + 1)]  # enough for a second process
     alone, shared = (list(predict_many(texts, jobs=jobs)) for jobs in (1, 2))
     for first, second in zip(alone, shared, strict=True):

@@ -15,6 +15,7 @@ from seqtune.data.dataset import SCHEMA
 from seqtune.data.formats.table import FORMATS
 from seqtune.data.record import Status
 from seqtune.errors import InterruptedTraining, InterruptedTuning, SeqtuneError
+from seqtune.predictor.c_source import difference
 from seqtune.tuner.strategies.table import STRATEGIES
 from tests.support.documentation import (
     ROOT,
@@ -47,6 +48,7 @@ _FOLDERS = "kernels|data|tuner|predictor|networks|integrations|seqtune|benchmark
 def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(difference, "COMPARED", 20)
     code = "\n".join(snippet.text for snippet in snippets(page) if not snippet.shown_by)
     skip_without(*(package for package, needing in OPTIONAL.items() if needing.search(code)))
     if NEEDS_OPENCL.search(code) and not PARSED_ONLY.fullmatch(page):

@@ -23,7 +23,6 @@ from tests.support.learning.c_programs import (
     check_random_structs,
     mixed_checkpoint,
     needs_compiler,
-    run_program,
     small_checkpoint,
 )
 from tests.support.learning.compiled_predictor import CompiledPredictor, compiled
@@ -144,12 +143,3 @@ def test_checkpoints_that_c_cannot_hold_are_refused(small: Checkpoint) -> None:
         c_file(replace(small, size=replace(small.size, heads=4)))
     with pytest.raises(MisuseError, match="knows no kernel of cuda"):
         c_file(small, ["cuda"])
-
-
-@needs_compiler
-def test_the_header_alone_is_enough_for_a_caller(written: CFile, tmp_path: Path) -> None:
-    (tmp_path / "predictor.h").write_text(written.header)
-    caller = tmp_path / "caller.c"
-    caller.write_text('#include "predictor.h"\nint main(void) { seqtune_device device; (void)sizeof device; '
-                      "return SEQTUNE_CONV2D_DTYPE_FP32; }\n")
-    run_program(caller)
