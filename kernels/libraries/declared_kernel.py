@@ -142,11 +142,13 @@ def version_parts(document: KernelDocument, operation: Operation, files: Mapping
 
     Parameter values and constraints are left out: records stay valid when configurations are added or removed. So are
     comments, insignificant white space, and `tolerance`, which changes no time. The names of parameters with fractions
-    or booleans count: once these were words or whole numbers.
+    or booleans count: once these were words or whole numbers. So does the default configuration where others are wrong
+    if they do not agree with it, as programs that report a checksum may.
     """
     keys: dict[str, object] = {
         "parameters": [sorted(document.parameters), *_with_fractions(document)], "derived": document.derived,
-        "implementation": document.implementation, "restored": restored_arrays(document, operation)}
+        "implementation": document.implementation, "restored": restored_arrays(document, operation),
+        "default": _default(document) if operation.agrees_with_default or document.command is not None else ()}
     parts = dict(files)
     for backend, section in document.sections().items():
         declared = section.model_dump(mode="json", by_alias=True, exclude={"source", "text"}, exclude_defaults=True)

@@ -105,6 +105,23 @@ def test_a_byte_order_mark_is_no_part_of_a_source(tmp_path: Path) -> None:
     assert source_text(tmp_path, "stencil.cl") == text
 
 
+def test_a_version_covers_the_default_where_results_must_agree_with_it(tmp_path: Path) -> None:
+    """A result that was wrong beside one default may be right beside another."""
+    section = '[kernels.tiled.opencl]\ntext = "kernel void go() {}"\nentry = "go"\nglobal = ["n"]\n'
+    command = '[kernels.tiled.command]\nrun = ["/bin/true"]\n'
+    np.save(tmp_path / "y.npy", np.zeros(4, np.float32))
+    expected = STENCIL.replace("inputs = {", 'expected = {y = "y.npy"}\ninputs = {')
+
+    def versions(text: str) -> int:
+        """The number of versions that two defaults, one of them declared twice, have."""
+        texts = (text, text.replace("default = {block_x = 32}", "default = {block_x = 32, unroll = 1}"),
+                 text.replace("default = {block_x = 32}", "default = {block_x = 64}"))
+        return len({read_library(write(tmp_path, changed)).kernel("stencil.tiled").version for changed in texts})
+
+    assert versions(STENCIL + section) == versions(expected + command) == 2
+    assert versions(expected + section) == 1
+
+
 def test_a_version_covers_what_is_restored_before_a_launch(tmp_path: Path) -> None:
     section = '[kernels.tiled.opencl]\ntext = "kernel void go() {}"\nentry = "go"\narguments = ["x", "y"]\n' \
         'global = ["n"]\n'
