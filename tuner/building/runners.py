@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,9 @@ class BufferRunner:
         signature = self._signature
         discovery.check_process(self._device)
         views = [place.view(value, written=True) for place, value in zip(signature.outputs, outputs, strict=True)]
+        for (one, view), (other, second) in combinations(zip(signature.outputs, views, strict=True), 2):
+            if np.may_share_memory(view, second):
+                raise MisuseError(f"the outputs {one.name} and {other.name} overlap; give each an array of its own")
         arrays = {place.name: place.numbers(view) for place, view in zip(signature.outputs, views, strict=True)
                   if place.name in signature.begins}
         with self._opened.turn:

@@ -236,6 +236,8 @@ def test_outputs_that_a_kernel_changes_begin_as_they_are_declared(tmp_path: Path
     given = {"y": np.ones(4, np.float32), "z": np.zeros(4, np.float32)}
     kernel(x, out=given)
     assert given["y"].tolist() == [4, 4, 4, 4]
+    with pytest.raises(MisuseError, match="the outputs y and z overlap; give each an array of its own"):
+        kernel(x, out={"y": given["y"], "z": given["y"]})
     twice = in_place("twice n=4")  # its code takes y alone
     assert twice(x).tolist() == [0, 2, 4, 6]
     twice.save(tmp_path / "out")
