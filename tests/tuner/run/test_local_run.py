@@ -23,6 +23,7 @@ from seqtune.kernels.kernel import Configuration
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
 from seqtune.tuner.measuring.timing import Options
+from seqtune.tuner.run.finals import are_noisy
 from seqtune.tuner.run.local_run import LocalRun, tune
 from seqtune.tuner.run.plan import Budget, Finals, Plan, TuningOptions, TuningProgress
 from seqtune.tuner.run.result import TuningResult
@@ -139,7 +140,9 @@ def test_trials_that_were_timed_alone_are_ranked_by_their_least_time_and_give_no
     assert result.confidence is None
 
 
-def test_noisy_finals_are_held_again_for_longer(journal: Journal) -> None:
+def test_noisy_finals_are_held_again_for_longer(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqtune.tuner.run.finals.are_noisy", are_noisy)  # in other tests they never are
+
     class Noisy(Fake):
         def __init__(self) -> None:
             super().__init__()
