@@ -44,7 +44,7 @@ def test_a_short_training_beats_the_untrained_model_on_held_out_problems() -> No
     vocabulary = vocabulary_of(measured_tasks(DATA, held_out=False))
     untrained = Checkpoint.of_translator(small_translator(vocabulary, 32, hidden=64), vocabulary)
     reports: list[Epoch] = []
-    trained, report = train(DATA, replace(QUICK, epochs=12, patience=12, extra=24, confidence=True), reports.append)
+    trained, report = train(DATA, replace(QUICK, epochs=6, patience=6, extra=24, confidence=True), reports.append)
     assert _share(trained) > _share(untrained) + 0.1
     assert report["cases"] + report["validation_cases"] == 24
     assert report["examples"] == report["cases"] + 24

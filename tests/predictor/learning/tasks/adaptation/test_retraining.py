@@ -51,11 +51,11 @@ PRODUCT = Kernel("fake.product", "gemm", ("fake",), (Parameter("tile", (1, 2, 4)
 
 @pytest.mark.slow
 def test_retraining_adapts_to_a_new_device_and_reports_before_and_after() -> None:
-    options = replace(QUICK, epochs=8, validation=0.0)
+    options = replace(QUICK, epochs=2, validation=0.0)
     new = data(14, held_out=4, sampled=80, devices=(MIDDLE,), seed=3)
     new.frame["seconds"] = 1e-6 / new.frame["seconds"]  # slow configurations become fast: old records do not help
     old, _ = train(DATA, options)
-    adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=15, rate=2e-3, average=0.9, extra=10, batch=16,
+    adapted, report = retrain(old, new, DATA, replace(RETRAINING, epochs=4, rate=2e-3, average=0.9, extra=10, batch=16,
                                                       sentences=4, threads=1, trees=QUICK.trees))
     first = next(row for row in report.evaluated if row.measured == 0)
     assert (first.device, first.records) == (MIDDLE.name, NEW)
