@@ -141,9 +141,9 @@ def version_parts(document: KernelDocument, operation: Operation, files: Mapping
     """The digests of all that affects what a configuration runs and its inputs, by file or by key of the document.
 
     Parameter values and constraints are left out: records stay valid when configurations are added or removed. So are
-    comments and insignificant white space. The names of parameters with fractions or booleans count: once these were
-    words or whole numbers. So do the default configuration, where others are wrong if they do not agree with it, as
-    programs that report a checksum may, and `tolerance`: records say what was wrong.
+    comments, insignificant white space, and `tolerance`, which changes no time. The names of parameters with fractions
+    or booleans count: once these were words or whole numbers. So does the default configuration where others are wrong
+    if they do not agree with it, as programs that report a checksum may.
     """
     keys: dict[str, object] = {
         "parameters": [sorted(document.parameters), *_with_fractions(document)], "derived": document.derived,
@@ -158,7 +158,7 @@ def version_parts(document: KernelDocument, operation: Operation, files: Mapping
     if isinstance(operation, DeclaredOperation):
         path, work = f"operations.{operation.name}", operation.document.model_dump(
             mode="json", include={"derived", "inputs", "outputs", "reference", "expected"}, exclude_defaults=True,
-            exclude={"inputs": {"__all__": {"restore"}}, "outputs": {"__all__": {"restore"}}})
+            exclude={"inputs": {"__all__": {"restore"}}, "outputs": {"__all__": {"restore", "tolerance"}}})
         for part in ("inputs", "outputs"):
             keys |= {f"{path}.{part}.{name}": array for name, array in work.pop(part, {}).items()}
         keys |= {f"{path}.{key}": value for key, value in work.items()}
