@@ -112,13 +112,15 @@ def pytest_collection() -> Generator[None, object, object]:
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine seems quiet to this process: tests run beside others, and their results must not depend on those.
 
-    PoCL's launches always vary: most finals would be measured again, in four times the rounds.
+    PoCL's launches vary so much beside others that most finals would be measured again, in four times the rounds.
     """
+    from seqtune.tuner.fleet import group_search
     from seqtune.tuner.load import Load, LoadMeter
     from seqtune.tuner.measuring.waiting import Waiting
     from seqtune.tuner.run import finals
 
-    monkeypatch.setattr(finals, "are_noisy", lambda measured, options: False)
+    for module in (finals, group_search):
+        monkeypatch.setattr(module, "are_noisy", lambda measured, options: False)
     monkeypatch.setattr(LoadMeter, "load", lambda meter: Load())
     monkeypatch.setattr(Waiting, "seconds", lambda waiting: 0.0)
 

@@ -82,7 +82,8 @@ def _result(record: Record, name_kernel: bool) -> dict[str, Any]:
 def read_t4(path: Path, device: str | None = None) -> ForeignRecords:
     """Read one file's results. The kernel has its name in the metadata or else the file's name. Raises FormatError."""
     content = read_object(path)
-    entries, about = content.get("results"), content.get("metadata") or {}
+    entries, about = content.get("results"), content.get("metadata")
+    about = {} if about is None else about
     if not isinstance(entries, list) or not isinstance(about, dict):
         raise FormatError(f"{path} is no file of T4 results: it needs a list of results")
     stem = path.name.partition(".")[0]

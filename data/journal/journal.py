@@ -281,7 +281,7 @@ class Journal:
             return {str(key): Device.from_json(object_of(facts)) for key, facts in rows}
 
     def problems(self) -> list[Problem]:
-        """All problems that have a record, without those of operations that no library in use declares."""
+        """All problems that have a record, without those that no library in use declares or that it refuses now."""
         with self._reading():
             texts = self._connection.execute("SELECT json FROM problems ORDER BY id").fetchall()
             return [problem for (text,) in texts if (problem := problem_of(text)) is not None]
@@ -297,8 +297,10 @@ class Journal:
                 f"SELECT key FROM problems WHERE {of_device}", {"device": number[0]}))
 
     def unknown_problems(self) -> str | None:
-        """A note on the records that are left out, or None: no library in use declares their operations, or an
-        operation refuses their problems, because its features or rules have changed.
+        """A note on the records that are left out, or None.
+
+        No library in use declares their operations, or a library's operation, whose features or rules have changed,
+        refuses their problems.
         """
         types: set[str] = set()
         refused: list[str] = []

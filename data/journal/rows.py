@@ -14,10 +14,10 @@ from itertools import chain, compress
 from operator import not_
 from typing import Any
 
-from seqtune.errors import ProblemError
+from seqtune.errors import ProblemError, one_line
 from seqtune.kernels.arithmetic import LARGEST_NUMBER
 from seqtune.kernels.kernel import Configuration, is_setting
-from seqtune.kernels.operations.table import is_known
+from seqtune.kernels.operations.table import is_known, is_ours
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.resource_usage import ResourceUsage
 
@@ -44,14 +44,16 @@ class _Doubt(Exception):
 
 
 def problem_of(text: object) -> Problem | None:
-    """A stored problem; None if no library in use declares its operation, or if the operation refuses it today.
+    """A stored problem; None if no library in use declares its operation, or if a library's operation refuses it.
 
-    Raises ValueError.
+    Raises ValueError, also if an operation of ours refuses it.
     """
     try:
         return read_problem(text)
-    except ProblemError:  # the features or rules of a library's file have changed
-        return None
+    except ProblemError as error:
+        if is_ours(object_of(text)["type"]):
+            raise ValueError(f"a problem: {one_line(error)}") from None
+        return None  # the features or rules of the library's file have changed
 
 
 def read_problem(text: object) -> Problem | None:

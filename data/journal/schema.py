@@ -122,7 +122,7 @@ def check_regular(path: Path) -> None:
 def open_connection(path: Path) -> sqlite3.Connection:
     """Connect to a journal; every statement is its own transaction. A journal that cannot be written is only read.
 
-    Raises sqlite3's errors, and FormatError if it has records that cannot be read without writing beside it.
+    Raises sqlite3's errors, and FormatError if it may have records that cannot be read without writing beside it.
     """
     try:
         # absolute, since SQLite gives names such as :memory: a meaning of their own
@@ -132,8 +132,8 @@ def open_connection(path: Path) -> sqlite3.Connection:
         if primary_code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             raise
         if (log := _log(path)) is not None:
-            raise FormatError(f"the newest records of {path} are in {log.name} beside it, which can only be read where "
-                              "files can be made; copy both to such a folder") from None
+            raise FormatError(f"the newest records of {path} may be in {log.name} beside it, which can only be read "
+                              "where files can be made; copy both to such a folder") from None
         connection = _read_only(path)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
     for pragma in ("synchronous = NORMAL", "foreign_keys = ON", "trusted_schema = OFF"):
@@ -142,7 +142,7 @@ def open_connection(path: Path) -> sqlite3.Connection:
 
 
 def _log(path: Path) -> Path | None:
-    """The log of a journal, if it holds anything: records that are not in the journal's file yet."""
+    """The log of a journal, if it holds anything: records, some of which may not be in the journal's file yet."""
     log = path.with_name(path.name + "-wal")
     with suppress(FileNotFoundError):  # the last process that used the journal has just closed it, or none did
         return log if log.stat().st_size else None

@@ -45,6 +45,11 @@ def is_known(name: object) -> bool:
     return name in OPERATIONS
 
 
+def is_ours(name: object) -> bool:
+    """Whether an operation of this name is known, and no library in use has added it."""
+    return isinstance(OPERATIONS.get(str(name)), str)
+
+
 def operations() -> Iterator[Operation]:
     """All operations, in the order of the table."""
     return map(operation, OPERATIONS)

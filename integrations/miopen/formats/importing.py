@@ -90,7 +90,7 @@ def read_files(paths: Sequence[Path], devices: Sequence[Device] = ()) -> tuple[D
 
 
 def _keep_one_label(files: Sequence[Imported]) -> None:
-    """Leave out labels of problems for which the solver has an earlier one on the device, and count them."""
+    """Keep the first label of each problem, solver and device in these files, and count the others."""
     keys = ["device", "problem", "kernel", "run"]
     rows = pd.concat([file.rows[keys] for file in files])
     further = (rows.duplicated() & (rows["run"] == TUNED)).to_numpy()
@@ -98,7 +98,7 @@ def _keep_one_label(files: Sequence[Imported]) -> None:
     for file, left_out in zip(files, np.split(further, ends[:-1]), strict=True):
         if left_out.any():
             file.rows = file.rows[~left_out]
-            file.skipped["a further label of a problem and solver that have one"] += int(left_out.sum())
+            file.skipped["another label of the same problem and solver"] += int(left_out.sum())
 
 
 def as_gpu(device: str | Device) -> Device:

@@ -13,7 +13,7 @@ warning that names the reason, everything that goes wrong while a graph is compi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import c_uint16, c_uint32
+from ctypes import string_at
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ from .tools import TOOLS, Tools, warn_of_load
 __all__ = ["backend"]
 
 FALLBACKS = ("inductor", "eager")
+WATCHED = 256  # bytes at the head of each buffer: running statistics of 64 channels in fp32
 Values = Sequence[Any]
 
 
@@ -139,8 +140,8 @@ class ShapedPrograms:
         self._verdict: GraphVerdict | None = None  # on the first program
         self._packed: list[Tensor] = []  # the programs' weights, kept so that no other tensor gets their addresses
         self._versions: list[tuple[int, int]] = []
-        self._cells: list[c_uint32 | c_uint16] = []  # the first number of each buffer in `_packed`
-        self._firsts: list[int] = []  # these numbers when the programs were compiled
+        self._places: list[tuple[int, int]] = []  # address and bytes of the head of each buffer in `_packed`
+        self._contents: list[bytes] = []  # of these places when the programs were compiled
 
     def __call__(self, *values: Any) -> Any:
         """Run the program for these shapes; compile it first if there is none, or if a weight was changed."""
@@ -172,13 +173,13 @@ class ShapedPrograms:
             return None
         weights = [values[index] for index in self.weights]
         versions = [_version(weight) for weight in weights]
-        # A forward in training mode changes all running statistics, which PyTorch does not count.
-        if versions != self._versions or self._firsts != [cell.value for cell in self._cells]:
+        # a forward in training mode changes running statistics, and PyTorch does not count that
+        if versions != self._versions or self._contents != [string_at(*place) for place in self._places]:
             self.programs.clear()
             self._packed, self._versions = [weight.detach() for weight in weights], versions
-            self._cells = [_cell(weight) for weight in weights if not isinstance(weight, torch.nn.Parameter)
-                           and weight.dtype in (torch.float32, torch.bfloat16) and weight.data_ptr()]
-            self._firsts = [cell.value for cell in self._cells]
+            self._places = [(weight.data_ptr(), min(weight.nbytes, WATCHED)) for weight in weights
+                            if _may_be_statistics(weight)]
+            self._contents = [string_at(*place) for place in self._places]
         program = self.programs.pop(key, None)
         if program is None:
             compiled = self._compile(values)
@@ -279,9 +280,10 @@ def _version(weight: Tensor) -> tuple[int, int]:
     return weight.data_ptr(), -1 if weight.is_inference() else weight._version
 
 
-def _cell(weight: Tensor) -> c_uint32 | c_uint16:
-    """The memory of a tensor's first number, whose bits are read in much less time than an element of the tensor."""
-    return (c_uint32 if weight.element_size() == 4 else c_uint16).from_address(weight.data_ptr())
+def _may_be_statistics(weight: Tensor) -> bool:
+    """Whether a weight may be running statistics: a buffer of floats in the CPU's memory."""
+    return (not isinstance(weight, torch.nn.Parameter) and weight.device.type == "cpu"
+            and weight.is_floating_point() and weight.is_contiguous() and weight.data_ptr() != 0)
 
 
 def _form(value: Any) -> Any:

@@ -53,6 +53,16 @@ def test_a_value_that_is_no_value_of_its_column_is_one_line(column: str, tmp_pat
         assert not (tmp_path / "out.parquet").exists()
 
 
+def test_a_problem_that_an_operation_of_ours_refuses_is_damage(tmp_path: Path) -> None:
+    with Journal(path := tmp_path / "journal.sqlite") as journal:
+        journal.add(record())
+    statement(path, "UPDATE problems SET json = json_set(json, '$.m', -3)")
+    with Journal(path) as journal:
+        for read in (journal.problems, lambda: list(journal.records())):
+            with pytest.raises(FormatError, match=r"is damaged: .*m=-3 is outside"):
+                read()
+
+
 @pytest.mark.parametrize(("statements", "says"), [
     (["DROP TABLE trials", "CREATE VIEW trials AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
       "SELECT i AS id FROM n"], "the view 'trials'"),

@@ -184,7 +184,7 @@ def test_records_in_the_log_of_a_journal_that_cannot_be_written_are_not_left_out
         return connection
 
     monkeypatch.setattr(sqlite3, "connect", in_a_locked_folder)
-    with pytest.raises(FormatError, match=r"newest records of .* are in copy\.sqlite-wal beside it"):
+    with pytest.raises(FormatError, match=r"newest records of .* may be in copy\.sqlite-wal beside it"):
         Journal(copy)
     monkeypatch.undo()
     with Journal(copy) as journal:
