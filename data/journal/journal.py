@@ -24,7 +24,6 @@ from seqtune.errors import FormatError, MisuseError, ProblemError, SeqtuneError,
 from seqtune.kernels.devices.device import Device
 from seqtune.kernels.kernel import Configuration, Kernel
 from seqtune.kernels.libraries.versions import KernelVersions, declared_kernel_of
-from seqtune.kernels.operations.table import is_known
 from seqtune.kernels.own_folders import data_folder
 from seqtune.kernels.problem import Problem
 
@@ -302,17 +301,17 @@ class Journal:
         No library in use declares their operations, or a library's operation, whose features or rules have changed,
         refuses their problems.
         """
-        types: set[str] = set()
+        unknown: set[str] = set()
         refused: list[str] = []
         with self._reading():
             for (text,) in self._connection.execute("SELECT json FROM problems"):
-                types.add(str(object_of(text)["type"]))
                 try:
-                    read_problem(text)
+                    if read_problem(text) is None:
+                        unknown.add(object_of(text)["type"])
                 except ProblemError as error:
                     refused.append(one_line(error))
-        unknown = ", ".join(sorted(name for name in types if not is_known(name)))
-        notes = [f"the records of {unknown} are left out; name their library with --library"] if unknown else []
+        notes = [f"the records of {', '.join(sorted(unknown))} are left out; name their library with "
+                 "--library"] if unknown else []
         if refused:
             notes.append(f"the records of {len(refused)} problem{'s' * (len(refused) > 1)} that the operation refuses "
                          f"now are left out: {refused[0]}")

@@ -45,9 +45,9 @@ def is_known(name: object) -> bool:
     return name in OPERATIONS
 
 
-def is_ours(name: object) -> bool:
+def is_ours(name: str) -> bool:
     """Whether an operation of this name is known, and no library in use has added it."""
-    return isinstance(OPERATIONS.get(str(name)), str)
+    return isinstance(OPERATIONS.get(name), str)
 
 
 def operations() -> Iterator[Operation]:

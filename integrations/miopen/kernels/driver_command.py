@@ -29,6 +29,7 @@ _DRIVER_IGNORED = {  # options that control the run only
     "^": "dilation_d",
 }
 _DIRECTIONS = {1: "forward", 2: "backward_data", 4: "backward_weights"}  # bits of --forw; 0 stands for all
+PROGRAM = "MIOpenDriver"
 _DRIVER_DEFAULTS = {"n": 100}  # its other defaults are the same as ours
 
 
@@ -37,7 +38,8 @@ def driver_words(words: Sequence[str]) -> Sequence[str] | None:
 
     In MIOpen's logs, others stand before it: `MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv ...`.
     """
-    start = next((index for index, word in enumerate(words, 1) if PurePath(word).name == "MIOpenDriver"), 0)
+    start = next((index for index, word in enumerate(words, 1)
+                  if PROGRAM in word and PurePath(word).name == PROGRAM), 0)
     rest = words[start:]
     options = any(word.startswith("-") for word in rest[1:])
     return rest if start or (bool(rest) and rest[0] in DRIVER_DTYPES and options) else None

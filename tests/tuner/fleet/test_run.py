@@ -11,6 +11,7 @@ from seqtune.data.journal.journal import Journal
 from seqtune.data.record import Status
 from seqtune.kernels.problem import Problem
 from seqtune.kernels.task import Task
+from seqtune.tuner.fleet.batch import MeasuringBatch
 from seqtune.tuner.fleet.member_state import FleetProgress, MemberPhase
 from seqtune.tuner.fleet.run import FleetRun
 from seqtune.tuner.run.local_run import tune
@@ -44,6 +45,23 @@ def test_a_fleet_makes_the_same_records_as_one_machine(tmp_path: Path, strategy:
         assert contents(together) == contents(alone)
         assert result.configuration == expected.configuration
         assert (result.done, result.resumed) == (expected.done, 0)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_noisy_finals_are_held_again_for_longer(tmp_path: Path, noisy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Spied(SimulatedEngine):
+        def submit(self, name: str, batch: MeasuringBatch) -> None:
+            rounds.append(batch.rounds)
+            super().submit(name, batch)
+
+    monkeypatch.setattr("seqtune.tuner.fleet.group_search.are_noisy", lambda measured, finals: noisy)
+    rounds: list[int] = []
+    with Journal(tmp_path / "journal") as journal:
+        plan = plan_of(problems(1), Budget(trials=20), TuningOptions("random", seed=3))
+        list(FleetRun(plan, Spied(members(2), seconds), journal).results())
+    finals = Finals()
+    assert (finals.more_rounds in rounds) == noisy
+    assert finals.rounds in rounds
 
 
 def test_alike_members_share_trials_and_unlike_ones_have_their_own(tmp_path: Path) -> None:

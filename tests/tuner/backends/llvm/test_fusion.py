@@ -50,7 +50,7 @@ RESIDUAL = Formula.of("add", 0, 1).then(Formula.of_activation("relu"))
 GATE = Formula(2, (("sigmoid", 0), ("mul", 1, 2)))
 
 
-# `tests.support.guarded` fuses every family on all instruction sets
+# on narrower instruction sets, make test fuses the families of `tests.support.guarded` alone
 @pytest.fixture(scope="module", params=[*instruction_sets()[:1], *(
     pytest.param(name, marks=pytest.mark.anywhere) for name in instruction_sets()[1:])])
 def binder(request: pytest.FixtureRequest) -> Iterator[KernelBinder]:
